@@ -1,0 +1,1 @@
+"""The host loop: buckets, compiled steps, rounds and the engine that owns the device."""

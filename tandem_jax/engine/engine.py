@@ -1,0 +1,155 @@
+"""The one object that owns the device: state, executables, pages, and the loop of a request."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import jax
+import numpy as np
+
+from tandem_jax.config import EngineConfig
+from tandem_jax.drafters import Drafter, HeadDraft
+from tandem_jax.engine.buckets import fit_bucket, prompt_chunks, row_buckets
+from tandem_jax.engine.events import RoundEvent
+from tandem_jax.engine.executables import Executables, Shapes, pack_chunk
+from tandem_jax.engine.round import Live, run_round
+from tandem_jax.engine.steps import RoundResult, StepOptions, empty_state
+from tandem_jax.errors import ContextLengthError, EmptyPromptError, RequestError
+from tandem_jax.loading import LoadedModel
+from tandem_jax.ops.plan import make_plan
+from tandem_jax.sampling.params import SamplingParams
+from tandem_jax.state.pages import PageTable
+from tandem_jax.tree import DraftTree
+from tandem_jax.tree.rows import Seat, pack_trees
+
+OnTree = Callable[[DraftTree, Sequence[int]], None]  # (verified tree, accepted rows)
+
+
+class Engine:
+    """Runs requests on one device; one thread may use it at a time."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        config: EngineConfig,
+        *,
+        node_budget: int = 16,
+        use_mtp: bool = True,
+        want_logits: bool = False,
+        delta_scan: str | None = None,
+        stop_ids: Sequence[int] = (),
+    ):
+        """`node_budget`: most drafted nodes a round, until prices decide; `stop_ids`: the model's.
+
+        `want_logits` keeps the logits of the last round in `last_logits` (tests); `delta_scan`
+        names an implementation of the DeltaNet op instead of the best one.
+        """
+        platform = jax.default_backend()
+        self.model, self.config = model, config
+        self.plan = make_plan(platform, delta_scan=delta_scan)
+        self.row_buckets = row_buckets(config, platform)
+        self.node_budget = min(node_budget, self.row_buckets[-1] - 1)
+        self.stop_ids = frozenset(stop_ids)
+        depth = config.mtp_depth if use_mtp and model.config.mtp else 0
+        self.state = empty_state(model.config, config, mtp_cache=depth > 0)
+        self.pages = PageTable(
+            config.slots, config.pages_per_slot, config.slots * config.pages_per_slot
+        )
+        shapes = Shapes(model.config, config, self.plan, StepOptions(depth, want_logits))
+        self.executables = Executables(shapes, model.weights, self.state)
+        self.last_logits: jax.Array | None = None  # of the last step, if `want_logits`
+        self._free = list(range(config.slots))
+
+    def warm_up(self, progress: Callable[[str, int, int], None] | None = None) -> None:
+        """Compile every bucket, so that no later round does."""
+        keys = [("round", 1, rows) for rows in self.row_buckets]
+        keys += [("prefill", 1, size) for size in self.config.prefill_buckets]
+        self.executables.build(keys, progress)
+
+    def check(self, prompt_ids: Sequence[int], params: SamplingParams) -> int:
+        """The most tokens the answer may have; raises RequestError for a prompt that cannot run."""
+        room = self.config.max_context - len(prompt_ids)
+        if not prompt_ids:
+            raise EmptyPromptError()
+        if room < 1:
+            raise ContextLengthError(len(prompt_ids), self.config.max_context)
+        vocab = self.model.config.vocab
+        bad = next((t for t in prompt_ids if not 0 <= t < vocab), None)
+        if bad is not None:
+            raise RequestError(
+                f"token id {bad} is outside the vocabulary of {vocab}", param="prompt"
+            )
+        return min(params.max_tokens or room, room)
+
+    def run(
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams,
+        drafter: Drafter,
+        *,
+        truth: Sequence[int] | None = None,
+        on_tree: OnTree | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> Iterator[RoundEvent]:
+        """Decode one request; closing the iterator frees its slot within one round.
+
+        `truth` goes to drafters that need it; `on_tree` sees each verified tree. Raises
+        RequestError before the first event, RuntimeError if no slot is free.
+        """
+        limit = self.check(prompt_ids, params)
+        if not self._free:
+            raise RuntimeError("no free slot: finish or close another request first")
+        slot = self._free.pop()
+        stop = frozenset(params.stop_token_ids)
+        stop |= frozenset() if params.ignore_eos else self.stop_ids
+        try:
+            drafter.reset(prompt_ids, truth=truth)
+            started = time.perf_counter()
+            first, head = self._prefill(slot, np.asarray(prompt_ids, np.int32), progress)
+            drafter.observe([first], head)
+            reason = "stop" if first in stop else "length" if limit == 1 else None
+            ms = (time.perf_counter() - started) * 1e3
+            yield RoundEvent((first,), ("target",), 0, 0, 0, reason, ms)
+            live = Live(slot, len(prompt_ids), first, limit - 1, stop)
+            while reason is None:
+                event, live = run_round(self, drafter, live, on_tree)
+                reason = event.finish_reason
+                yield event
+        finally:
+            self.pages.release(slot)
+            self._free.append(slot)
+
+    def verify(self, trees: Sequence[DraftTree], seats: Sequence[Seat]) -> list[RoundResult]:
+        """One round on the device for the trees of B requests: one dispatch, one small read."""
+        rows = fit_bucket(max(len(tree) for tree in trees), self.row_buckets)
+        step = self.executables.get(("round", len(trees), rows))
+        packed = pack_trees(trees, seats, rows)
+        self.state, result, self.last_logits = step(self.model.weights, self.state, packed)
+        return [RoundResult.from_line(line, rows) for line in np.asarray(result)]
+
+    def seat(self, live: Live, rows: int) -> Seat:
+        """The seat of a request, with pages for every token this round may commit."""
+        limit = min(live.remaining, rows)
+        last = min(live.length + max(limit, 1) - 1, self.config.max_context - 1)
+        pages = self.pages.grow(live.slot, last // self.config.page_tokens + 1)
+        return Seat(live.slot, live.length, limit, pages)
+
+    def head_draft(self, tokens: np.ndarray, probs: np.ndarray) -> HeadDraft | None:
+        """What the MTP head drafted beside a step, None if it does not run."""
+        return HeadDraft(tokens, probs) if len(tokens) else None
+
+    def _prefill(
+        self, slot: int, prompt: np.ndarray, progress: Callable[[str, int, int], None] | None
+    ) -> tuple[int, HeadDraft | None]:
+        page, result = self.config.page_tokens, np.zeros(1, np.int32)
+        for start, count, size in prompt_chunks(len(prompt), page, self.config.prefill_buckets):
+            pages = self.pages.grow(slot, start // page + 1)
+            end = start + count
+            upcoming = int(prompt[end]) if end < len(prompt) else -1
+            packed = pack_chunk(slot, start, prompt[start:end], upcoming, size, pages)
+            step = self.executables.get(("prefill", 1, size))
+            self.state, out, self.last_logits = step(self.model.weights, self.state, packed)
+            result = np.asarray(out)
+            if progress is not None:
+                progress("prefill", end, len(prompt))
+        k = (len(result) - 1) // 2
+        return int(result[0]), self.head_draft(result[1 : 1 + k], result[1 + k :].view(np.float32))

@@ -1,0 +1,169 @@
+"""From a checkpoint directory to stacked device arrays, tensor by tensor.
+
+Everything that can be wrong is found in the headers, before any device memory is used. Each stack
+is filled layer by layer in a donated buffer, so the peak is the weights plus one layer.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+import checkpoints
+from checkpoints import Checkpoint
+from tandem_jax.errors import CheckpointError, ConfigError
+from tandem_jax.models import MODELS
+from tandem_jax.models.attention import AttentionWeights
+from tandem_jax.models.config import HybridConfig
+from tandem_jax.models.delta_net import DeltaWeights
+from tandem_jax.models.family import Family, Leaf
+from tandem_jax.models.hybrid import HybridWeights, MtpWeights
+from tandem_jax.models.mlp import MlpWeights
+from tandem_jax.quant.dense import Dense
+
+SHIPPED = ("mini", "nano")
+Progress = Callable[[str, int, int], None]  # (phase, done, total)
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A checkpoint on the device."""
+
+    path: Path  # directory it came from
+    config: HybridConfig
+    weights: HybridWeights
+    checkpoint: Checkpoint  # headers and raw configs
+    warnings: tuple[str, ...]  # lines a user should see
+
+
+def shipped_path(name: str) -> Path:
+    """Directory of a model that ships with the package."""
+    return Path(checkpoints.__file__).parent / "demo" / name
+
+
+def resolve_model(model: str | Path) -> Path:
+    """A directory as given, or the shipped model of that name ("mini", "nano")."""
+    if str(model) in SHIPPED and not Path(model).exists():
+        path = shipped_path(str(model))
+        if not path.is_dir():
+            raise CheckpointError(
+                f"the shipped model {model!r} is not part of this installation",
+                hint="pass the directory of a checkpoint",
+            )
+        return path
+    return Path(model)
+
+
+def open_model(model: str | Path) -> tuple[Checkpoint, HybridConfig, Family, tuple[str, ...]]:
+    """Read and check the headers: (checkpoint, config, family, warnings).
+
+    Raises CheckpointError or ConfigError; uses no device memory.
+    """
+    try:
+        opened = checkpoints.open_checkpoint(resolve_model(model))
+        family = find_family(opened.config)
+        config = family.read_config(opened.config)
+        warnings = list(opened.warnings)
+        if config.mtp and not opened.has_mtp:
+            warnings.append("config.json announces an MTP head, but its tensors are not there")
+        config = replace(config, mtp=opened.has_mtp)
+        expected = {n: leaf.shape for leaf in family.leaves(config) for n in leaf.names}
+        checkpoints.check_shapes(opened, expected)
+        checkpoints.check_dtypes(opened)
+    except checkpoints.CheckpointError as error:
+        raise CheckpointError(str(error), hint=error.hint) from error
+    return opened, config, family, tuple(warnings)
+
+
+def find_family(raw: dict) -> Family:
+    """The family of a raw config.json; raises ConfigError for one that is not in MODELS."""
+    names = raw.get("architectures")
+    name = names[0] if isinstance(names, list) and names else None
+    if name not in MODELS:
+        raise ConfigError(
+            f"the architecture {name!r} is not supported",
+            hint=f"supported: {', '.join(sorted(MODELS))}",
+        )
+    module, _, attribute = MODELS[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+@partial(jax.jit, donate_argnums=0)
+def _put_layer(stack: jax.Array, layer: jax.Array, index: jax.Array) -> jax.Array:
+    return lax.dynamic_update_index_in_dim(stack, layer, index, 0)
+
+
+def _load_leaf(opened: Checkpoint, leaf: Leaf, dtype: jnp.dtype) -> jax.Array:
+    """One field on the device; its layers are copied one at a time."""
+    dtype = jnp.dtype(jnp.float32) if leaf.float32 else jnp.dtype(dtype)
+
+    def read(name: str):
+        return opened.read(name).reshape(leaf.stored_shape).astype(dtype)
+
+    if not leaf.stacked:
+        # A copy even when no cast is needed: the mapped file must not outlive the load.
+        array = jnp.array(read(leaf.names[0]), copy=True)
+    else:
+        array = jnp.zeros((len(leaf.names), *leaf.stored_shape), dtype)
+        for i, name in enumerate(leaf.names):
+            array = _put_layer(array, jnp.asarray(read(name)), jnp.int32(i))
+    array.block_until_ready()
+    for name in leaf.names:
+        opened.drop_pages(name)
+    return array
+
+
+def _assemble(config: HybridConfig, fields: dict[str, object]) -> HybridWeights:
+    """The weights dataclass of a flat table of fields ("delta.qkv" -> array or format)."""
+
+    def part(kind, prefix: str, **extra):
+        own = {
+            name.removeprefix(prefix): value
+            for name, value in fields.items()
+            if name.startswith(prefix) and "." not in name.removeprefix(prefix)
+        }
+        return kind(**own, **extra)
+
+    mtp = None
+    if config.mtp:
+        mtp = part(
+            MtpWeights,
+            "mtp.",
+            attention=part(AttentionWeights, "mtp.attention."),
+            mlp=part(MlpWeights, "mtp.mlp."),
+        )
+    return HybridWeights(
+        embed=fields["embed"],
+        norm=fields["norm"],
+        head=fields.get("head"),
+        delta=part(DeltaWeights, "delta."),
+        attention=part(AttentionWeights, "attention."),
+        mlp=part(MlpWeights, "mlp."),
+        mtp=mtp,
+    )
+
+
+def load_model(
+    model: str | Path, dtype: str = "float32", progress: Progress | None = None
+) -> LoadedModel:
+    """Load a checkpoint directory (or "mini" / "nano") with weights in `dtype`.
+
+    progress("load", tensors done, tensors in all) is called after each field. Raises
+    CheckpointError or ConfigError before any device memory is used.
+    """
+    opened, config, family, warnings = open_model(model)
+    leaves = list(family.leaves(config))
+    total, done = sum(len(leaf.names) for leaf in leaves), 0
+    fields: dict[str, object] = {}
+    for leaf in leaves:
+        array = _load_leaf(opened, leaf, dtype)
+        fields[leaf.field] = Dense(array) if leaf.matrix else array
+        done += len(leaf.names)
+        if progress is not None:
+            progress("load", done, total)
+    return LoadedModel(opened.path, config, _assemble(config, fields), opened, warnings)

@@ -1,0 +1,1 @@
+"""The doors through which models reach kernels; the only importer of `pallas_kernels`."""

@@ -1,0 +1,251 @@
+"""The front door for notebooks and scripts: open a model, generate, stream, check losslessness."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from tandem_jax.config import EngineConfig
+from tandem_jax.engine.describe import describe
+from tandem_jax.drafters import Drafter, drafter_class, make_drafter
+from tandem_jax.engine.engine import Engine
+from tandem_jax.engine.events import RoundEvent
+from tandem_jax.engine.executables import keep_executables
+from tandem_jax.errors import ConfigError
+from tandem_jax.loading import LoadedModel, load_model, open_model
+from tandem_jax.sampling.params import SamplingParams
+from tandem_jax.text import ChatTemplate, Detokenizer, Tokenizer, stop_token_ids
+from tandem_jax.tree import DraftTree
+from tandem_jax.tree.render import TreeView
+
+DEFAULT_CONTEXT = 4096  # tokens, unless the model holds fewer or the caller asks otherwise
+Progress = Callable[[str, int, int], None]  # (phase, done, total)
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One finished answer."""
+
+    text: str  # without special tokens
+    token_ids: tuple[int, ...]  # every new token, the end token included
+    sources: tuple[str, ...]  # who guessed each of them
+    finish_reason: str  # "stop" or "length"
+    prompt_tokens: int
+    completion_tokens: int
+    rounds: int  # verify passes after the prefill
+    seconds: float
+    trace: tuple[TreeView, ...] = ()  # the verified tree of each round, if asked for
+
+    @property
+    def tokens_per_round(self) -> float:
+        """Tokens committed by rounds, per round; plain decoding has exactly 1.0."""
+        return (self.completion_tokens - 1) / self.rounds if self.rounds else 0.0
+
+    @property
+    def by_source(self) -> dict[str, int]:
+        """Tokens each source contributed, the largest share first."""
+        return dict(Counter(self.sources).most_common())
+
+
+@dataclass(frozen=True)
+class LosslessReport:
+    """Drafted text beside plain text of the same prompt."""
+
+    lossless: bool  # every token equal
+    drafted: tuple[int, ...]  # token ids with the drafter
+    plain: tuple[int, ...]  # token ids of one-token decoding
+    first_difference: int | None  # index of the first differing token, None if equal
+    rounds: int  # of the drafted run
+    drafter: str
+
+
+class LLM:
+    """A model ready to write.
+
+    model: directory of a checkpoint in Hugging Face layout, or "mini" / "nano" (shipped).
+    drafter: a name of `tandem_jax.drafters.DRAFTERS`. dtype "auto" is float32 on a CPU and
+    bfloat16 elsewhere. progress(phase, done, total) is called while loading, compiling and
+    prefilling. Raises CheckpointError or ConfigError.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        drafter: str = "auto",
+        max_context: int | None = None,
+        dtype: str = "auto",
+        node_budget: int = 16,
+        warmup: bool = True,
+        progress: Progress | None = None,
+        **engine_options: Any,
+    ):
+        drafter_class(drafter)
+        if node_budget < 1:
+            raise ConfigError(f"node_budget must be at least 1, not {node_budget}")
+        opened, config, _, _ = open_model(model)
+        self.tokenizer = Tokenizer.from_directory(opened.path)
+        if self.tokenizer.vocab_size > config.vocab:
+            raise ConfigError(
+                f"the tokenizer has {self.tokenizer.vocab_size} ids, the model {config.vocab} rows",
+                hint="tokenizer.json and the weights must come from the same checkpoint",
+            )
+        self.max_context = _context(max_context, config.max_position)
+        if dtype == "auto":
+            dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
+        settings = EngineConfig(max_context=self.max_context, dtype=dtype, **engine_options)
+        keep_executables()
+        loaded = load_model(model, dtype, progress)
+        self.model_name, self.drafter_name = str(model), drafter
+        self.warnings = loaded.warnings
+        self._progress = progress
+        self._chat: ChatTemplate | None = None
+        self.engine = _engine(loaded, settings, node_budget, drafter)
+        if warmup:
+            self.engine.warm_up(progress)
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the model's head."""
+        return self.engine.model.config.vocab
+
+    def encode_chat(self, messages: Sequence[Mapping[str, Any]], **template_kwargs) -> list[int]:
+        """Prompt ids of a conversation, through the checkpoint's own template."""
+        if self._chat is None:
+            self._chat = ChatTemplate.from_directory(self.engine.model.path, self.tokenizer)
+        return self._chat.encode(messages, **template_kwargs)
+
+    def stream_ids(
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams | None = None,
+        *,
+        drafter: str | None = None,
+        on_tree: Callable[[DraftTree, Sequence[int]], None] | None = None,
+    ) -> Iterator[RoundEvent]:
+        """Decode token ids round by round; close the iterator to stop early.
+
+        Raises RequestError before the first event.
+        """
+        params = params or SamplingParams()
+        chosen = self._drafter(drafter or self.drafter_name)
+        self.engine.check(prompt_ids, params)
+        truth = None
+        if chosen.needs_truth:
+            plain = self.engine.run(prompt_ids, params, self._drafter("none"))
+            truth = [token for event in plain for token in event.tokens]
+        yield from self.engine.run(
+            prompt_ids, params, chosen, truth=truth, on_tree=on_tree, progress=self._progress
+        )
+
+    def stream(self, prompt: str, params: SamplingParams | None = None) -> Iterator[str]:
+        """The answer as pieces of text, each ending on a whole character."""
+        detokenizer = Detokenizer(self.tokenizer, skip_special=True)
+        for event in self.stream_ids(self.tokenizer.encode(prompt), params):
+            piece = detokenizer.push(event.tokens)
+            if piece:
+                yield piece
+        rest = detokenizer.flush()
+        if rest:
+            yield rest
+
+    def generate(
+        self,
+        prompts: str | Sequence[str],
+        params: SamplingParams | None = None,
+        *,
+        trace: bool = False,
+    ) -> Completion | list[Completion]:
+        """Complete one prompt, or a list of them one after the other."""
+        if isinstance(prompts, str):
+            return self._complete(self.tokenizer.encode(prompts), params, trace)
+        return [self._complete(self.tokenizer.encode(p), params, trace) for p in prompts]
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        params: SamplingParams | None = None,
+        *,
+        trace: bool = False,
+        **template_kwargs,
+    ) -> Completion:
+        """Answer a conversation."""
+        return self._complete(self.encode_chat(messages, **template_kwargs), params, trace)
+
+    def verify_lossless(
+        self, prompt: str | Sequence[int], params: SamplingParams | None = None
+    ) -> LosslessReport:
+        """Decode with the drafter and plainly, and compare every token."""
+        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        events = list(self.stream_ids(ids, params))
+        drafted = tuple(token for event in events for token in event.tokens)
+        plain = tuple(
+            token for e in self.stream_ids(ids, params, drafter="none") for token in e.tokens
+        )
+        pairs = zip(drafted, plain, strict=False)
+        first = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+        if first is None and len(drafted) != len(plain):
+            first = min(len(drafted), len(plain))
+        rounds = sum(event.rows > 0 for event in events)
+        return LosslessReport(first is None, drafted, plain, first, rounds, self.drafter_name)
+
+    def describe(self) -> dict[str, Any]:
+        """What is running and how: JSON-serialisable facts, with reasons for what was not used."""
+        return {
+            "model": self.model_name,
+            "drafter": self.drafter_name,
+            **describe(self.engine),
+            "warnings": list(self.warnings),
+        }
+
+    def _drafter(self, name: str) -> Drafter:
+        return make_drafter(name, vocab_size=self.tokenizer.vocab_size)
+
+    def _complete(
+        self, ids: Sequence[int], params: SamplingParams | None, trace: bool
+    ) -> Completion:
+        started = time.perf_counter()
+        trees: list[TreeView] = []
+
+        def keep(tree: DraftTree, accepted: Sequence[int]) -> None:
+            trees.append(
+                TreeView(tree, decode=lambda t: self.tokenizer.decode([t]), accepted=accepted)
+            )
+
+        events = list(self.stream_ids(ids, params, on_tree=keep if trace else None))
+        tokens = tuple(token for event in events for token in event.tokens)
+        return Completion(
+            text=self.tokenizer.decode(tokens, skip_special=True),
+            token_ids=tokens,
+            sources=tuple(source for event in events for source in event.sources),
+            finish_reason=events[-1].finish_reason or "length",
+            prompt_tokens=len(ids),
+            completion_tokens=len(tokens),
+            rounds=sum(event.rows > 0 for event in events),
+            seconds=time.perf_counter() - started,
+            trace=tuple(trees),
+        )
+
+
+def _context(asked: int | None, model: int) -> int:
+    if asked is not None and asked > model:
+        raise ConfigError(
+            f"max_context {asked} is more than the {model} positions the model was made for"
+        )
+    return min(model, DEFAULT_CONTEXT) if asked is None else asked
+
+
+def _engine(loaded: LoadedModel, settings: EngineConfig, budget: int, drafter: str) -> Engine:
+    checkpoint = loaded.checkpoint
+    stop = stop_token_ids(checkpoint.generation_config, checkpoint.config)
+    return Engine(
+        loaded,
+        settings,
+        node_budget=budget,
+        use_mtp=drafter_class(drafter).uses_model_head,
+        stop_ids=stop,
+    )

@@ -1,0 +1,60 @@
+"""`tandem serve`: the HTTP server, which lives in a room of its own."""
+
+import importlib
+from typing import Annotated
+
+import typer
+
+from tandem_jax.cli.options import SHIPPED, DrafterOption, MaxContextOption, ModelArgument
+from tandem_jax.errors import ConfigError
+
+# By name, because arrows point down: `serving` imports tandem_jax, never the other way round.
+SERVE, SETTINGS = "serving.cli:serve", "serving.settings:Settings"
+EXTRA = {"fastapi", "starlette", "uvicorn", "httptools", "uvloop", "pydantic", "msgspec"}
+
+HostOption = Annotated[str, typer.Option("--host", help="Address to listen on.")]
+PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")]
+NameOption = Annotated[
+    str | None, typer.Option("--served-name", help="Model name in requests; default: its own.")
+]
+
+
+def serve(
+    model: ModelArgument = SHIPPED,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8000,
+    drafter: DrafterOption = "auto",
+    max_context: MaxContextOption = None,
+    served_name: NameOption = None,
+) -> None:
+    """Serve a model over HTTP in the manner of the OpenAI API."""
+    settings = resolve(SETTINGS)(
+        model=model,
+        host=host,
+        port=port,
+        drafter=drafter,
+        max_context=max_context,
+        served_name=served_name,
+    )
+    resolve(SERVE)(settings)
+
+
+def resolve(line: str):
+    """The object that a `module:Attr` line names; raises `ConfigError` if the extra is missing."""
+    module, name = line.split(":")
+    room = module.split(".")[0]
+    try:
+        package = importlib.import_module(room)
+        if getattr(package, "ROOM", None) != "tandem":
+            raise ConfigError(
+                f"the package {room} of another project hides ours: {package.__file__}",
+                hint="remove it from the path, or install tandem-jax in its own environment",
+            )
+        return getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRA:
+            raise
+        raise ConfigError(
+            f"the server needs the package {error.name}",
+            hint="pip install 'tandem-jax[serve]'",
+        ) from error

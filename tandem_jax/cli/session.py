@@ -1,0 +1,120 @@
+"""What demo and generate have in common: open a model, follow one answer, describe it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tandem_jax.cli import render
+from tandem_jax.cli.transcript import Transcript, follow
+from tandem_jax.drafters import drafter_class
+from tandem_jax.errors import EmptyPromptError
+from tandem_jax.sampling.params import SamplingParams
+
+if TYPE_CHECKING:
+    from tandem_jax.api import LLM
+
+
+@dataclass(frozen=True)
+class Request:
+    """One answer as the command line asked for it; checked before any model is loaded."""
+
+    model: str  # directory or shipped name
+    drafter: str  # name of a drafter, or "auto"
+    prompt: str  # text to continue, not empty
+    params: SamplingParams
+    max_context: int | None = None  # cache positions, None = the model's own
+    verify: bool = False  # also decode plainly and compare
+
+    def __post_init__(self):
+        if not self.prompt:
+            raise EmptyPromptError()
+
+
+def answer(request: Request, *, as_json: bool, echo_prompt: bool = False) -> None:
+    """Open the model and write the answer: streamed in colour, or as one JSON object."""
+    with render.ProgressLine() as progress:
+        llm = open_llm(
+            request.model, request.drafter, max_context=request.max_context, progress=progress
+        )
+        prompt_ids = llm.tokenizer.encode(request.prompt)
+        if as_json:
+            transcript = follow(llm, prompt_ids, request.params, lambda piece, source: None)
+        else:
+            transcript = _streamed(llm, request, prompt_ids, echo_prompt=echo_prompt)
+        lossless = None
+        if request.verify:
+            lossless = llm.verify_lossless(request.prompt, request.params).lossless
+    facts = llm.describe()
+    if as_json:
+        print_json(_record(request, transcript, facts, lossless))
+    else:
+        console = render.err()
+        console.print(render.summary(transcript, facts))
+        if lossless is not None:
+            console.print(_verdict(lossless))
+
+
+def open_llm(model: str, drafter: str, *, max_context: int | None, progress) -> "LLM":
+    """The model behind its front door; `progress(stage, done, total)` is told how far it is.
+
+    Raises `ConfigError` for an unknown drafter before the model is read.
+    """
+    from tandem_jax import LLM
+
+    drafter_class(drafter)
+    return LLM(model, drafter=drafter, max_context=max_context, progress=progress)
+
+
+def print_json(record: Mapping[str, Any]) -> None:
+    """One JSON object on one line of stdout."""
+    typer.echo(json.dumps(record, ensure_ascii=False))
+
+
+def _streamed(
+    llm: "LLM", request: Request, prompt_ids: list[int], *, echo_prompt: bool
+) -> Transcript:
+    console = render.out()
+    if echo_prompt:
+        console.out(render.printable(request.prompt), style="dim", end="", highlight=False)
+    transcript = follow(
+        llm,
+        prompt_ids,
+        request.params,
+        lambda piece, source: render.write_piece(console, piece, source),
+    )
+    console.out("")
+    render.err().print(render.legend(transcript.by_source))
+    return transcript
+
+
+def _record(
+    request: Request, transcript: Transcript, facts: Mapping[str, Any], lossless: bool | None
+) -> dict[str, Any]:
+    return {
+        "text": transcript.text,
+        "tokens": len(transcript.token_ids),
+        "rounds": transcript.rounds,
+        "tokens_per_round": transcript.tokens_per_round,
+        "by_source": transcript.by_source,
+        "lossless": lossless,
+        "device": facts["device"],
+        "exactness_class": facts["exactness_class"],
+        "seconds": transcript.seconds,
+        "model": facts["model"],
+        "drafter": facts["drafter"],
+        "prompt": request.prompt,
+        "prompt_tokens": transcript.prompt_tokens,
+        "drafted": transcript.drafted,
+        "accepted": transcript.accepted,
+        "finish_reason": transcript.finish_reason,
+        "token_ids": list(transcript.token_ids),
+    }
+
+
+def _verdict(lossless: bool) -> str:
+    if lossless:
+        return "[green]lossless: plain decoding wrote exactly the same tokens[/green]"
+    return "[red]NOT lossless: plain decoding wrote other tokens; please report this[/red]"

@@ -1,0 +1,1 @@
+"""Measuring, checking, converting and training tools; never installed, imported by nobody."""

@@ -1,0 +1,1 @@
+"""Checks run by hand: fixtures made with other implementations, comparisons against them."""

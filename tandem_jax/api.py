@@ -10,8 +10,8 @@ from typing import Any
 import jax
 
 from tandem_jax.config import EngineConfig
-from tandem_jax.engine.describe import describe
 from tandem_jax.drafters import Drafter, drafter_class, make_drafter
+from tandem_jax.engine.describe import describe
 from tandem_jax.engine.engine import Engine
 from tandem_jax.engine.events import RoundEvent
 from tandem_jax.engine.executables import keep_executables
@@ -100,10 +100,10 @@ class LLM:
         settings = EngineConfig(max_context=self.max_context, dtype=dtype, **engine_options)
         keep_executables()
         loaded = load_model(model, dtype, progress)
-        self.model_name, self.drafter_name = str(model), drafter
+        self.model_name, self.drafter_name = opened.path.resolve().name, drafter
         self.warnings = loaded.warnings
         self._progress = progress
-        self._chat: ChatTemplate | None = None
+        self._chat = ChatTemplate.from_directory(opened.path, self.tokenizer)
         self.engine = _engine(loaded, settings, node_budget, drafter)
         if warmup:
             self.engine.warm_up(progress)
@@ -115,8 +115,6 @@ class LLM:
 
     def encode_chat(self, messages: Sequence[Mapping[str, Any]], **template_kwargs) -> list[int]:
         """Prompt ids of a conversation, through the checkpoint's own template."""
-        if self._chat is None:
-            self._chat = ChatTemplate.from_directory(self.engine.model.path, self.tokenizer)
         return self._chat.encode(messages, **template_kwargs)
 
     def stream_ids(

@@ -10,7 +10,7 @@ from tandem_jax.errors import ConfigError
 
 # By name, because arrows point down: `serving` imports tandem_jax, never the other way round.
 SERVE, SETTINGS = "serving.cli:serve", "serving.settings:Settings"
-EXTRA = {"fastapi", "starlette", "uvicorn", "httptools", "uvloop", "pydantic", "msgspec"}
+EXTRA = {"fastapi", "starlette", "uvicorn", "httptools", "uvloop", "pydantic"}
 
 HostOption = Annotated[str, typer.Option("--host", help="Address to listen on.")]
 PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")]

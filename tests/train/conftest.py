@@ -1,0 +1,10 @@
+"""Training code follows JAX's usual promotion rules; the product's strict ones are lifted here."""
+
+import jax
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def usual_promotion():
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        yield

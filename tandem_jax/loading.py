@@ -22,7 +22,7 @@ from tandem_jax.models.attention import AttentionWeights
 from tandem_jax.models.config import HybridConfig
 from tandem_jax.models.delta_net import DeltaWeights
 from tandem_jax.models.family import Family, Leaf
-from tandem_jax.models.hybrid import HybridWeights, MtpWeights
+from tandem_jax.models.hybrid import HybridWeights, Model, MtpWeights
 from tandem_jax.models.mlp import MlpWeights
 from tandem_jax.quant.dense import Dense
 
@@ -31,12 +31,10 @@ Progress = Callable[[str, int, int], None]  # (phase, done, total)
 
 
 @dataclass(frozen=True)
-class LoadedModel:
+class LoadedModel(Model):
     """A checkpoint on the device."""
 
     path: Path  # directory it came from
-    config: HybridConfig
-    weights: HybridWeights
     checkpoint: Checkpoint  # headers and raw configs
     warnings: tuple[str, ...]  # lines a user should see
 
@@ -166,4 +164,5 @@ def load_model(
         done += len(leaf.names)
         if progress is not None:
             progress("load", done, total)
-    return LoadedModel(opened.path, config, _assemble(config, fields), opened, warnings)
+    weights = _assemble(config, fields)
+    return LoadedModel(config, weights, opened.path, opened, warnings)

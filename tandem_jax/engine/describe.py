@@ -25,7 +25,6 @@ def describe(engine: Engine) -> dict[str, Any]:
         "platform": device.platform,
         "exactness_class": engine.plan.exactness,
         "family": model.family,
-        "path": engine.model.path.name,
         "parameters": sum(leaf.size for leaf in leaves),
         "weight_bytes": sum(leaf.nbytes for leaf in leaves),
         "state_bytes": sum(leaf.nbytes for leaf in jax.tree.leaves(engine.state)),

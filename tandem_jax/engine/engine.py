@@ -14,7 +14,7 @@ from tandem_jax.engine.executables import Executables, Shapes, pack_chunk
 from tandem_jax.engine.round import Live, run_round
 from tandem_jax.engine.steps import RoundResult, StepOptions, empty_state
 from tandem_jax.errors import ContextLengthError, EmptyPromptError, RequestError
-from tandem_jax.loading import LoadedModel
+from tandem_jax.models.hybrid import Model
 from tandem_jax.ops.plan import make_plan
 from tandem_jax.sampling.params import SamplingParams
 from tandem_jax.state.pages import PageTable
@@ -29,7 +29,7 @@ class Engine:
 
     def __init__(
         self,
-        model: LoadedModel,
+        model: Model,
         config: EngineConfig,
         *,
         node_budget: int = 16,

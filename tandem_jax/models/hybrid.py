@@ -50,6 +50,14 @@ class HybridWeights:
     mtp: MtpWeights | None
 
 
+@dataclass(frozen=True)
+class Model:
+    """A model an engine can run."""
+
+    config: HybridConfig
+    weights: HybridWeights
+
+
 def head_logits(weights: HybridWeights, y: jax.Array) -> jax.Array:
     """Logits [R, vocab] float32 of normed hidden rows y [R, D]."""
     head = Dense(weights.embed) if weights.head is None else weights.head

@@ -1,5 +1,6 @@
 """The front door for notebooks and scripts: open a model, generate, stream, check losslessness."""
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,8 @@ from tandem_jax.sampling.params import SamplingParams
 from tandem_jax.text import ChatTemplate, Detokenizer, Tokenizer, stop_token_ids
 from tandem_jax.tree import DraftTree
 from tandem_jax.tree.render import TreeView
+
+log = logging.getLogger("tandem_jax")
 
 DEFAULT_CONTEXT = 4096  # tokens, unless the model holds fewer or the caller asks otherwise
 Progress = Callable[[str, int, int], None]  # (phase, done, total)
@@ -84,10 +87,13 @@ class LLM:
         progress: Progress | None = None,
         **engine_options: Any,
     ):
-        drafter_class(drafter)
+        kind = drafter_class(drafter)
         if node_budget < 1:
             raise ConfigError(f"node_budget must be at least 1, not {node_budget}")
-        opened, config, _, _ = open_model(model)
+        opened, config, _, warnings = open_model(model)
+        self.warnings = (*warnings, *_head_warnings(kind.name, kind.uses_model_head, config.mtp))
+        for line in self.warnings:
+            log.warning("%s: %s", opened.path.name, line)
         self.tokenizer = Tokenizer.from_directory(opened.path)
         if self.tokenizer.vocab_size > config.vocab:
             raise ConfigError(
@@ -101,7 +107,6 @@ class LLM:
         keep_executables()
         loaded = load_model(model, dtype, progress)
         self.model_name, self.drafter_name = opened.path.resolve().name, drafter
-        self.warnings = loaded.warnings
         self._progress = progress
         self._chat = ChatTemplate.from_directory(opened.path, self.tokenizer)
         self.engine = _engine(loaded, settings, node_budget, drafter)
@@ -201,6 +206,13 @@ class LLM:
         }
 
     def _drafter(self, name: str) -> Drafter:
+        if drafter_class(name).uses_model_head and self.engine.state.mtp_kv is None:
+            _head_warnings(name, True, self.engine.model.config.mtp)
+            if self.engine.model.config.mtp:
+                raise ConfigError(
+                    f"the drafter {name!r} needs the MTP head, which this LLM was opened without",
+                    hint="open it with drafter='auto' or drafter='mtp'",
+                )
         return make_drafter(name, vocab_size=self.tokenizer.vocab_size)
 
     def _complete(
@@ -227,6 +239,21 @@ class LLM:
             seconds=time.perf_counter() - started,
             trace=tuple(trees),
         )
+
+
+def _head_warnings(name: str, wants_head: bool, has_head: bool) -> tuple[str, ...]:
+    """What to say if a drafter wants an MTP head that the checkpoint lacks.
+
+    Raises ConfigError for the drafter that has nothing else to draft from.
+    """
+    if not wants_head or has_head:
+        return ()
+    if name == "mtp":
+        raise ConfigError(
+            "the drafter 'mtp' needs an MTP head, and this checkpoint has none",
+            hint="use drafter 'lookup' or 'auto'",
+        )
+    return ("the checkpoint has no MTP head: only the lookup drafter guesses",)
 
 
 def _context(asked: int | None, model: int) -> int:

@@ -42,6 +42,18 @@ def choose(
         told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         raise ConfigError(f"{op}: no implementation runs on {platform} ({told})")
     name = wanted or usable[0]
-    order = "later in the table" if wanted is None else f"{wanted!r} was asked for"
-    rest = tuple((n, reasons[n] or order) for n in table if n != name)
+    rest = tuple(
+        (n, reasons[n] or _why_later(impl, table[name], wanted))
+        for n, impl in table.items()
+        if n != name
+    )
     return Choice(op, name, table[name].exact, rest)
+
+
+def _why_later(other: Implementation, chosen: Implementation, wanted: str | None) -> str:
+    """Why a usable implementation was passed over."""
+    if wanted is not None:
+        return f"{wanted!r} was asked for"
+    if chosen.exact and not other.exact:
+        return "equals plain decoding up to rounding only"
+    return "comes later in the table"

@@ -16,7 +16,7 @@ import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-SUITE = ("tests/contracts", "tests/laws", "tests/engine", "tests/models")
+SUITE = ("tests/contracts", "tests/laws", "tests/engine", "tests/state", "tests/models")
 PROMPTS = {
     "prose": "The old house stood at the end of a long road, and",
     "code": 'def read_lines(path):\n    """Return the lines of a file."""\n',

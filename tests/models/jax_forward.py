@@ -75,7 +75,7 @@ class Runner:
     def jitted(self, name: str, function: Callable) -> Callable:
         """`function` with config and plan bound, compiled once for this Runner."""
         if name not in self.compiled:
-            bound = partial(function, self.config, make_plan("cpu"))
+            bound = partial(function, self.config, make_plan(jax.default_backend()))
             options = {"xla_backend_optimization_level": 0} if self.quick else None
             self.compiled[name] = jax.jit(bound, compiler_options=options)
         return self.compiled[name]

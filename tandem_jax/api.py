@@ -17,7 +17,7 @@ from tandem_jax.engine.engine import Engine
 from tandem_jax.engine.events import RoundEvent
 from tandem_jax.engine.executables import keep_executables
 from tandem_jax.errors import ConfigError
-from tandem_jax.loading import LoadedModel, load_model, open_model
+from tandem_jax.loading import load_model, open_model
 from tandem_jax.sampling.params import SamplingParams
 from tandem_jax.text import ChatTemplate, Detokenizer, Tokenizer, stop_token_ids
 from tandem_jax.tree import DraftTree
@@ -100,16 +100,22 @@ class LLM:
                 f"the tokenizer has {self.tokenizer.vocab_size} ids, the model {config.vocab} rows",
                 hint="tokenizer.json and the weights must come from the same checkpoint",
             )
+        self._chat = ChatTemplate.from_directory(opened.path, self.tokenizer)
+        stop_ids = stop_token_ids(opened.generation_config, opened.config)
         self.max_context = _context(max_context, config.max_position)
         if dtype == "auto":
             dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
         settings = EngineConfig(max_context=self.max_context, dtype=dtype, **engine_options)
         keep_executables()
-        loaded = load_model(model, dtype, progress)
         self.model_name, self.drafter_name = opened.path.resolve().name, drafter
         self._progress = progress
-        self._chat = ChatTemplate.from_directory(opened.path, self.tokenizer)
-        self.engine = _engine(loaded, settings, node_budget, drafter)
+        self.engine = Engine(
+            load_model(model, dtype, progress),
+            settings,
+            node_budget=node_budget,
+            use_mtp=kind.uses_model_head,
+            stop_ids=stop_ids,
+        )
         if warmup:
             self.engine.warm_up(progress)
 
@@ -206,13 +212,13 @@ class LLM:
         }
 
     def _drafter(self, name: str) -> Drafter:
-        if drafter_class(name).uses_model_head and self.engine.state.mtp_kv is None:
-            _head_warnings(name, True, self.engine.model.config.mtp)
-            if self.engine.model.config.mtp:
-                raise ConfigError(
-                    f"the drafter {name!r} needs the MTP head, which this LLM was opened without",
-                    hint="open it with drafter='auto' or drafter='mtp'",
-                )
+        _head_warnings(name, drafter_class(name).uses_model_head, self.engine.model.config.mtp)
+        needs = drafter_class(name).uses_model_head and self.engine.model.config.mtp
+        if needs and self.engine.state.mtp_kv is None:
+            raise ConfigError(
+                f"the drafter {name!r} needs the MTP head, which this LLM was opened without",
+                hint="open it with drafter='auto' or drafter='mtp'",
+            )
         return make_drafter(name, vocab_size=self.tokenizer.vocab_size)
 
     def _complete(
@@ -262,15 +268,3 @@ def _context(asked: int | None, model: int) -> int:
             f"max_context {asked} is more than the {model} positions the model was made for"
         )
     return min(model, DEFAULT_CONTEXT) if asked is None else asked
-
-
-def _engine(loaded: LoadedModel, settings: EngineConfig, budget: int, drafter: str) -> Engine:
-    checkpoint = loaded.checkpoint
-    stop = stop_token_ids(checkpoint.generation_config, checkpoint.config)
-    return Engine(
-        loaded,
-        settings,
-        node_budget=budget,
-        use_mtp=drafter_class(drafter).uses_model_head,
-        stop_ids=stop,
-    )

@@ -27,6 +27,7 @@ from tandem_jax.models.mlp import MlpWeights
 from tandem_jax.quant.dense import Dense
 
 SHIPPED = ("mini", "nano")
+HEAD = "lm_head.weight"  # may be stored although the embedding is the head
 Progress = Callable[[str, int, int], None]  # (phase, done, total)
 
 
@@ -71,7 +72,10 @@ def open_model(model: str | Path) -> tuple[Checkpoint, HybridConfig, Family, tup
             warnings.append("config.json announces an MTP head, but its tensors are not there")
         config = replace(config, mtp=opened.has_mtp)
         expected = {n: leaf.shape for leaf in family.leaves(config) for n in leaf.names}
-        checkpoints.check_shapes(opened, expected)
+        spare = {HEAD: (config.vocab, config.width)} if config.tied else {}
+        if HEAD in opened.tensors and config.tied:
+            warnings.append(f"{HEAD} is stored beside tie_word_embeddings = true and is not used")
+        checkpoints.check_shapes(opened, expected, optional=spare)
         checkpoints.check_dtypes(opened)
     except checkpoints.CheckpointError as error:
         raise CheckpointError(str(error), hint=error.hint) from error
@@ -82,7 +86,7 @@ def find_family(raw: dict) -> Family:
     """The family of a raw config.json; raises ConfigError for one that is not in MODELS."""
     names = raw.get("architectures")
     name = names[0] if isinstance(names, list) and names else None
-    if name not in MODELS:
+    if not isinstance(name, str) or name not in MODELS:
         raise ConfigError(
             f"the architecture {name!r} is not supported",
             hint=f"supported: {', '.join(sorted(MODELS))}",
@@ -105,14 +109,14 @@ def _load_leaf(opened: Checkpoint, leaf: Leaf, dtype: jnp.dtype) -> jax.Array:
 
     if not leaf.stacked:
         # A copy even when no cast is needed: the mapped file must not outlive the load.
-        array = jnp.array(read(leaf.names[0]), copy=True)
+        array = jnp.array(read(leaf.names[0]), copy=True).block_until_ready()
+        opened.drop_pages(leaf.names[0])
     else:
         array = jnp.zeros((len(leaf.names), *leaf.stored_shape), dtype)
         for i, name in enumerate(leaf.names):
-            array = _put_layer(array, jnp.asarray(read(name)), jnp.int32(i))
-    array.block_until_ready()
-    for name in leaf.names:
-        opened.drop_pages(name)
+            # One at a time: queued copies would keep every layer of the stack alive on the host.
+            array = _put_layer(array, jnp.asarray(read(name)), jnp.int32(i)).block_until_ready()
+            opened.drop_pages(name)
     return array
 
 

@@ -50,6 +50,20 @@ class StrictReader:
             raise ConfigError(f"{self._where}: {key} has the value {value!r} of a wrong type")
         return value
 
+    def size(self, key: str, default=...) -> int:
+        """The value of `key`, an integer of at least 1."""
+        value = self.take(key, int, default)
+        if value < 1:
+            raise ConfigError(f"{self._where}: {key} must be at least 1, not {value}")
+        return value
+
+    def positive(self, key: str) -> float:
+        """The value of `key`, a number above 0."""
+        value = self.take(key, (int, float))
+        if isinstance(value, bool) or not 0 < value < float("inf"):
+            raise ConfigError(f"{self._where}: {key} must be a number above 0, not {value!r}")
+        return float(value)
+
     def demand(self, key: str, allowed: tuple, default=...) -> None:
         """`key` must hold one of the values this engine implements."""
         value = self.take(key, object, default)

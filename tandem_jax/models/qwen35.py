@@ -55,31 +55,32 @@ _ROPE_KEYS = (
 def _read_rope(text: StrictReader, width: int) -> tuple[int, float]:
     """(rotated channels, base); keys may be nested or flat, re-saved configs flatten some."""
     nested = text.take("rope_parameters", dict, None) or text.take("rope_scaling", dict, None) or {}
-    values = {}
-    for key in _ROPE_KEYS:
-        flat = text.take(key, object, None)
-        values[key] = nested.get(key, flat)
-    unknown = sorted(set(nested) - set(_ROPE_KEYS) - {"type"})
-    kind = values["rope_type"] or nested.get("type") or "default"
-    if kind != "default" or unknown:
+    flat = {key: text.take(key, object, None) for key in _ROPE_KEYS}
+    values = {key: value for key, value in flat.items() if value is not None} | nested
+    rope = StrictReader(values, "rope_parameters")
+    kind = values.get("rope_type", values.get("type", "default"))
+    if kind != "default":
         raise ConfigError(
-            f"rope_parameters of type {kind!r} are not supported"
-            + (f" (unknown keys: {', '.join(unknown)})" if unknown else ""),
+            f"rope_parameters of type {kind!r} are not supported",
             hint="only the default rotary embedding is read, without context extension",
         )
-    factor = values["partial_rotary_factor"]
-    rotary = int(width * (0.25 if factor is None else factor))
+    factor = rope.positive("partial_rotary_factor") if "partial_rotary_factor" in values else 0.25
+    rotary = int(width * factor)
     if rotary % 2 or not 0 < rotary <= width:
         raise ConfigError(f"partial_rotary_factor {factor!r} gives {rotary} rotated channels")
-    section = values["mrope_section"]
-    if section is not None and 2 * sum(section) != rotary:
+    section = rope.take("mrope_section", list, None)
+    if section is not None and (
+        any(type(part) is not int for part in section) or 2 * sum(section) != rotary
+    ):
         raise ConfigError(f"mrope_section {section} does not sum to half of {rotary} channels")
-    return rotary, float(values["rope_theta"] or 1e7)
+    theta = rope.positive("rope_theta")
+    rope.finish({"rope_type": "checked", "type": "older name", "mrope_interleaved": _NO_EFFECT})
+    return rotary, theta
 
 
 def _read_kinds(text: StrictReader, layers: int) -> tuple[str, ...]:
     kinds = text.take("layer_types", list, None)
-    interval = text.take("full_attention_interval", int, 4)
+    interval = text.size("full_attention_interval", 4)
     if kinds is None:
         kinds = [FULL if (i + 1) % interval == 0 else LINEAR for i in range(layers)]
     unknown = sorted({str(k) for k in kinds} - {LINEAR, FULL})
@@ -93,24 +94,24 @@ def _read_kinds(text: StrictReader, layers: int) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def _read_text(raw: dict, family: str, tied_outside: bool) -> HybridConfig:
+def _read_text(raw: dict, family: str, tied_at_root: bool | None) -> HybridConfig:
     text = StrictReader(raw, "text_config")
-    width = text.take("head_dim", int)
+    width = text.size("head_dim")
     rotary, theta = _read_rope(text, width)
     text.demand("hidden_act", ("silu",), "silu")
     text.demand("attention_bias", (False,), False)
     text.demand("attn_output_gate", (True,), True)
     text.demand("output_gate_type", ("swish", "silu"), "swish")
     delta = DeltaShape(
-        key_heads=text.take("linear_num_key_heads", int),
-        value_heads=text.take("linear_num_value_heads", int),
-        key_dim=text.take("linear_key_head_dim", int),
-        value_dim=text.take("linear_value_head_dim", int),
-        taps=text.take("linear_conv_kernel_dim", int),
+        key_heads=text.size("linear_num_key_heads"),
+        value_heads=text.size("linear_num_value_heads"),
+        key_dim=text.size("linear_key_head_dim"),
+        value_dim=text.size("linear_value_head_dim"),
+        taps=text.size("linear_conv_kernel_dim"),
     )
     attention = AttentionShape(
-        heads=text.take("num_attention_heads", int),
-        kv_heads=text.take("num_key_value_heads", int),
+        heads=text.size("num_attention_heads"),
+        kv_heads=text.size("num_key_value_heads"),
         width=width,
         rotary=rotary,
         theta=theta,
@@ -121,18 +122,19 @@ def _read_text(raw: dict, family: str, tied_outside: bool) -> HybridConfig:
     ):
         if few < 1 or many % few:
             raise ConfigError(f"{many} {name} heads are not a multiple of {few} key heads")
+    own_tie = text.take("tie_word_embeddings", bool, False)
     config = HybridConfig(
         family=family,
-        vocab=text.take("vocab_size", int),
-        width=text.take("hidden_size", int),
-        hidden=text.take("intermediate_size", int),
-        kinds=_read_kinds(text, text.take("num_hidden_layers", int)),
-        eps=float(text.take("rms_norm_eps", (int, float))),
+        vocab=text.size("vocab_size"),
+        width=text.size("hidden_size"),
+        hidden=text.size("intermediate_size"),
+        kinds=_read_kinds(text, text.size("num_hidden_layers")),
+        eps=text.positive("rms_norm_eps"),
         attention=attention,
         delta=delta,
-        tied=text.take("tie_word_embeddings", bool, tied_outside),
+        tied=own_tie if tied_at_root is None else tied_at_root,
         mtp=text.take("mtp_num_hidden_layers", int, 0) > 0,
-        max_position=text.take("max_position_embeddings", int),
+        max_position=text.size("max_position_embeddings"),
     )
     text.finish(IGNORED_TEXT)
     return config
@@ -145,15 +147,19 @@ def read_config(raw: dict) -> HybridConfig:
     implement. Whether an MTP head is there is settled by the loader from the tensors.
     """
     family = raw["architectures"][0]
-    if "quantization_config" in raw or "quantization_config" in (raw.get("text_config") or {}):
+    inside = raw.get("text_config", {})
+    if not isinstance(inside, dict):
+        raise ConfigError(f"config.json: text_config must be an object, not {inside!r}")
+    if "quantization_config" in raw or "quantization_config" in inside:
         raise ConfigError(
             "the checkpoint is quantised (quantization_config), which this version does not read",
             hint="use the bf16 release",
         )
     if "text_config" not in raw:
-        return _read_text(raw, family, tied_outside=False)
+        return _read_text(raw, family, tied_at_root=None)
     root = StrictReader(raw, "config.json")
-    tied = root.take("tie_word_embeddings", bool, False)
+    # As in transformers, the key beside text_config wins over the one inside.
+    tied = root.take("tie_word_embeddings", bool, None)
     root.finish(IGNORED_ROOT)
     return _read_text(raw["text_config"], family, tied)
 

@@ -96,7 +96,8 @@ class Answer(Response):
             rounds = [item for item in items if isinstance(item, Round)]
             if rounds or not items:
                 yield rounds
-            for item in items[len(rounds) :]:  # at most one, or two if the client left as well
+            # A cancellation comes from the event loop and may lie before the engine's last round.
+            for item in items:
                 match item:
                     case Finished():
                         return

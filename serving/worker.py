@@ -164,7 +164,9 @@ class EngineWorker:
             for index, task in enumerate(job.tasks):
                 if not job.is_cancelled:
                     _run_task(llm, job, index, task)
-            job.emit(Finished())
+            # A cancelled job stops early: its own item says so, even if it comes a moment later.
+            if not job.is_cancelled:
+                job.emit(Finished())
         except JobCancelledError:
             log.info("left a prefill whose client has gone")
         except RequestError as error:

@@ -38,7 +38,9 @@ def unit_lower_inverse(a: jax.Array) -> jax.Array:
     n = a.shape[-1]
     if n & (n - 1):
         raise ValueError(f"the block inverse needs a power of two, not {n} rows")
-    a, size = jnp.tril(a, -1), min(n, _BASE)
+    # One batch axis: XLA on a CPU fails to compile these block products over two.
+    shape, size = a.shape, min(n, _BASE)
+    a = jnp.tril(a.reshape(-1, n, n), -1)
     blocks = _diagonal_blocks(a, size, 0, 0, 1)
     eye = jnp.broadcast_to(jnp.eye(size, dtype=a.dtype), blocks.shape)
     inverse = _mm(eye - blocks, eye + _mm(blocks, blocks))
@@ -48,4 +50,4 @@ def unit_lower_inverse(a: jax.Array) -> jax.Array:
         top = jnp.concatenate([x, jnp.zeros_like(x)], axis=-1)
         inverse = jnp.concatenate([top, jnp.concatenate([corner, z], axis=-1)], axis=-2)
         size *= 2
-    return inverse[..., 0, :, :]
+    return inverse[..., 0, :, :].reshape(shape)

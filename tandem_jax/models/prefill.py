@@ -4,7 +4,7 @@ Chunks start on the page grid, so a chunk's arithmetic depends on the prompt up 
 nothing that follows: a resume on the grid equals a cold prefill (design law 4).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -96,11 +96,12 @@ def prefill_chunk(
         attention_layer,
         (s0, tail),
     )
-    # The rows wait for the last layer: a write that could run before a read of the old cache would
-    # make XLA copy the cache.
-    x, k, v = lax.optimization_barrier((x, k, v))
+    # Always 0, but known only after the last layer: a write that might run before a read of the old
+    # cache would make XLA copy it, and old versions drop an optimization_barrier too early.
+    late = jnp.minimum(jnp.argmax(x[0]).astype(jnp.int32), 0)
+    kv = write_page(state.kv, k, v, replace(chunk, pages=chunk.pages + late))
     hidden = centred_norm(x, weights.norm, cfg.eps).astype(x.dtype)
     delta = DeltaState(
         state.delta.s.at[:, chunk.slot].set(s), state.delta.conv.at[:, chunk.slot].set(tail)
     )
-    return hidden, ModelState(delta, write_page(state.kv, k, v, chunk), state.mtp_kv)
+    return hidden, ModelState(delta, kv, state.mtp_kv)

@@ -74,3 +74,11 @@ def test_entries_on_and_above_the_diagonal_are_ignored(platform):
 def test_other_sizes_are_refused():
     with pytest.raises(ValueError, match="power of two, not 6 rows"):
         unit_lower_inverse(jnp.zeros((6, 6)))
+
+
+@pytest.mark.parametrize("batch", [(), (1,), (2, 3), (2, 1, 3)])
+def test_any_number_of_batch_axes(batch):
+    a = np.tril(np.random.default_rng(7).standard_normal((*batch, 8, 8)), -1).astype(np.float32)
+    inverse = np.asarray(jax.jit(unit_lower_inverse)(a))
+    wanted = np.linalg.inv(np.eye(8) + a.astype(np.float64))
+    np.testing.assert_allclose(inverse, wanted, rtol=1e-4, atol=1e-4)

@@ -14,7 +14,7 @@ def describe(engine: Engine) -> dict[str, Any]:
     `exactness_class` is "bitwise" where every op in use makes verify rows equal plain rows bit for
     bit, else "near-tie"; `ops` names each op's implementation and why the others were passed over.
     """
-    model, config = engine.model.config, engine.model.config
+    config = engine.model.config
     leaves = jax.tree.leaves(engine.model.weights)
     device = leaves[0].devices().pop()
     ops = {}
@@ -24,7 +24,7 @@ def describe(engine: Engine) -> dict[str, Any]:
         "device": device.device_kind,
         "platform": device.platform,
         "exactness_class": engine.plan.exactness,
-        "family": model.family,
+        "family": config.family,
         "parameters": sum(leaf.size for leaf in leaves),
         "weight_bytes": sum(leaf.nbytes for leaf in leaves),
         "state_bytes": sum(leaf.nbytes for leaf in jax.tree.leaves(engine.state)),

@@ -172,6 +172,10 @@ class WrongDtypeError(CheckpointError):
     """Tensors have a dtype that the model cannot use as it is."""
 
 
+class ModuleFormatError(CheckpointError):
+    """The tensors of one quantised weight do not fit together, or are of an unread format."""
+
+
 class TensorSetError(CheckpointError):
     """Tensors are missing, unexpected or of the wrong shape; the three fields hold all names."""
 

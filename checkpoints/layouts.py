@@ -14,6 +14,15 @@ Shape = tuple[int, ...]
 LINEAR = "linear_attention"
 FULL = "full_attention"
 HEAD = "lm_head.weight"
+# The matrices that NVFP4 exports quantise; gates of a few rows, embedding, norms stay as they are.
+_QUANTISED = tuple(
+    f"{name}.weight"
+    for name in (
+        *("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        *("in_proj_qkv", "in_proj_z", "out_proj", "mtp.fc", "lm_head"),
+    )
+)
+UNQUANTISED = ("*embed_tokens*", "*norm*", "*conv1d*", "*in_proj_a*", "*in_proj_b*")  # as globs
 _DEFAULT_FULL_INTERVAL = 4  # transformers' default: every fourth layer is attention
 
 
@@ -29,6 +38,11 @@ def is_tied(config: Mapping[str, Any]) -> bool:
     """
     text = text_config(config)
     return bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False)))
+
+
+def is_quantised_matrix(name: str) -> bool:
+    """True for the weights, by any of their names, that our NVFP4 exports quantise."""
+    return name.endswith(_QUANTISED)
 
 
 def layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:

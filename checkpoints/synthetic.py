@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import copy
 import json
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from safetensors.numpy import save_file
 
-from checkpoints.layouts import FULL, LINEAR, dense_shapes, text_config
+from checkpoints.layouts import (
+    FULL,
+    LINEAR,
+    UNQUANTISED,
+    dense_shapes,
+    is_quantised_matrix,
+    text_config,
+)
 from checkpoints.names import MTP, PREFIXES
+from checkpoints.nvfp4 import modelopt_config, nvfp4_tensors
 from checkpoints.shards import INDEX, SUFFIX
+from checkpoints.synthetic_values import random_value, vision_values
+from checkpoints.writing import save_tensors
 
 DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 
@@ -106,14 +114,16 @@ def write_checkpoint(
     mtp: bool = False,
     vision: bool = False,
     shards: int = 1,
+    nvfp4: bool = False,
     generation_config: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write config.json, generation_config.json and safetensors files; returns the directory.
 
     A tensor's values depend on `seed` and its canonical name alone, so the same seed gives the same
     model under both prefixes, any number of shards, with or without `mtp` and `vision`. `mtp` also
-    writes the two config keys that announce the head. Raises FileExistsError if the directory
-    already holds weights, ValueError for an option that makes no checkpoint.
+    writes the two config keys that announce the head. With `nvfp4` the matrices, whose columns must
+    be a multiple of 16, are rounded and stored in that format. Raises FileExistsError if the
+    directory already holds weights, ValueError for an option that makes no checkpoint.
     """
     target = Path(directory)
     if prefix not in PREFIXES:
@@ -127,12 +137,15 @@ def write_checkpoint(
     if mtp:
         text = written.get("text_config") or written
         text.update(mtp_num_hidden_layers=1, mtp_use_dedicated_embeddings=False)
-    tensors = {
-        _name_in_file(name, prefix): value
-        for name, value in tensor_values(written, seed=seed, dtype=dtype, mtp=mtp).items()
-    }
+    if nvfp4:
+        written["quantization_config"] = modelopt_config(UNQUANTISED)
+    tensors: dict[str, np.ndarray] = {}
+    for name, value in tensor_values(written, seed=seed, dtype=dtype, mtp=mtp).items():
+        stored = _name_in_file(name, prefix)
+        quantised = nvfp4 and is_quantised_matrix(name)
+        tensors |= nvfp4_tensors(stored, value) if quantised else {stored: value}
     if vision:
-        tensors.update(_vision_values(written["vision_config"], seed, DTYPES[dtype]))
+        tensors.update(vision_values(written["vision_config"], seed, DTYPES[dtype]))
     _write_json(target / "config.json", written)
     _write_json(target / "generation_config.json", generation_config or _generation(written))
     _write_weights(target, tensors, shards)
@@ -144,65 +157,8 @@ def tensor_values(
 ) -> dict[str, np.ndarray]:
     """Canonical name -> value of every text tensor of the synthetic model."""
     shapes = dense_shapes(config, mtp=mtp)
-    return {name: _value(name, shape, seed).astype(DTYPES[dtype]) for name, shape in shapes.items()}
-
-
-def _value(name: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
-    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    if name.endswith("linear_attn.A_log"):
-        return np.log(rng.uniform(0.5, 8.0, shape))
-    normal = rng.standard_normal(shape)
-    if name.endswith("linear_attn.dt_bias"):
-        return 0.5 * normal - 2.0
-    if name.endswith("linear_attn.norm.weight"):
-        return 1.0 + 0.1 * normal  # the one norm that multiplies by w instead of 1 + w
-    if name.endswith("linear_attn.conv1d.weight"):
-        return 0.5 * normal
-    if name == "embed_tokens.weight":
-        return normal
-    if len(shape) == 1:
-        return 0.1 * normal
-    return normal / np.sqrt(shape[1])
-
-
-def _vision_shapes(vision: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the vision tower, which a text model must skip."""
-    hidden, inner = vision["hidden_size"], vision["intermediate_size"]
-    merged = hidden * vision["spatial_merge_size"] ** 2
-    patch = vision["patch_size"]
-    shapes: dict[str, tuple[int, ...]] = {
-        "patch_embed.proj.weight": (
-            hidden,
-            vision["in_channels"],
-            vision["temporal_patch_size"],
-            patch,
-            patch,
-        ),
-        "patch_embed.proj.bias": (hidden,),
-        "pos_embed.weight": (vision["num_position_embeddings"], hidden),
-    }
-    linears = {
-        "merger.linear_fc1": (merged, merged),
-        "merger.linear_fc2": (vision["out_hidden_size"], merged),
-    }
-    norms = ["merger.norm"]
-    for block in range(vision["depth"]):
-        linears[f"blocks.{block}.attn.qkv"] = (3 * hidden, hidden)
-        linears[f"blocks.{block}.attn.proj"] = (hidden, hidden)
-        linears[f"blocks.{block}.mlp.linear_fc1"] = (inner, hidden)
-        linears[f"blocks.{block}.mlp.linear_fc2"] = (hidden, inner)
-        norms += [f"blocks.{block}.norm1", f"blocks.{block}.norm2"]
-    for name, shape in linears.items():
-        shapes[name + ".weight"] = shape
-        shapes[name + ".bias"] = shape[:1]
-    for name in norms:
-        shapes[name + ".weight"] = shapes[name + ".bias"] = (hidden,)
-    return shapes
-
-
-def _vision_values(vision: Mapping[str, Any], seed: int, dtype: np.dtype) -> dict[str, np.ndarray]:
-    named = {f"model.visual.{name}": shape for name, shape in _vision_shapes(vision).items()}
-    return {name: _value(name, shape, seed).astype(dtype) for name, shape in named.items()}
+    kind = DTYPES[dtype]
+    return {name: random_value(name, shape, seed).astype(kind) for name, shape in shapes.items()}
 
 
 def _name_in_file(name: str, prefix: str) -> str:
@@ -233,13 +189,13 @@ def _write_weights(directory: Path, tensors: dict[str, np.ndarray], shards: int)
     if not 1 <= shards <= len(tensors):
         raise ValueError(f"{len(tensors)} tensors do not fill {shards} shards")
     if shards == 1:
-        save_file(tensors, directory / ("model" + SUFFIX), metadata={"format": "pt"})
+        save_tensors(tensors, directory / ("model" + SUFFIX))
         return
     weight_map: dict[str, str] = {}
     for part, names in enumerate(np.array_split(np.array(list(tensors)), shards), start=1):
         file_name = f"model-{part:05d}-of-{shards:05d}{SUFFIX}"
         held = {str(name): tensors[str(name)] for name in names}
-        save_file(held, directory / file_name, metadata={"format": "pt"})
+        save_tensors(held, directory / file_name)
         weight_map.update(dict.fromkeys(held, file_name))
     total = sum(value.nbytes for value in tensors.values())
     _write_json(directory / INDEX, {"metadata": {"total_size": total}, "weight_map": weight_map})

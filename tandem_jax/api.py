@@ -90,7 +90,9 @@ class LLM:
         kind = drafter_class(drafter)
         if node_budget < 1:
             raise ConfigError(f"node_budget must be at least 1, not {node_budget}")
-        opened, config, _, warnings = open_model(model)
+        if dtype == "auto":
+            dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
+        opened, config, _, warnings = open_model(model, dtype)
         self.warnings = (*warnings, *_head_warnings(kind.name, kind.uses_model_head, config.mtp))
         for line in self.warnings:
             log.warning("%s: %s", opened.path.name, line)
@@ -103,8 +105,6 @@ class LLM:
         self._chat = ChatTemplate.from_directory(opened.path, self.tokenizer)
         stop_ids = stop_token_ids(opened.generation_config, opened.config)
         self.max_context = _context(max_context, config.max_position)
-        if dtype == "auto":
-            dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
         settings = EngineConfig(max_context=self.max_context, dtype=dtype, **engine_options)
         keep_executables()
         self.model_name, self.drafter_name = opened.path.resolve().name, drafter

@@ -4,7 +4,7 @@ Everything that can be wrong is found in the headers, before any device memory i
 is filled layer by layer in a donated buffer, so the peak is the weights plus one layer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 import checkpoints
-from checkpoints import Checkpoint
+from checkpoints import Checkpoint, Nvfp4Module
 from tandem_jax.errors import CheckpointError, ConfigError
 from tandem_jax.models import MODELS
 from tandem_jax.models.attention import AttentionWeights
@@ -24,6 +24,7 @@ from tandem_jax.models.delta_net import DeltaWeights
 from tandem_jax.models.family import Family, Leaf
 from tandem_jax.models.hybrid import HybridWeights, Model, MtpWeights
 from tandem_jax.models.mlp import MlpWeights
+from tandem_jax.quant.declared import DENSE, declared_format
 from tandem_jax.quant.dense import Dense
 
 SHIPPED = ("mini", "nano")
@@ -58,10 +59,13 @@ def resolve_model(model: str | Path) -> Path:
     return Path(model)
 
 
-def open_model(model: str | Path) -> tuple[Checkpoint, HybridConfig, Family, tuple[str, ...]]:
+def open_model(
+    model: str | Path, dtype: str | None = None
+) -> tuple[Checkpoint, HybridConfig, Family, tuple[str, ...]]:
     """Read and check the headers: (checkpoint, config, family, warnings).
 
-    Raises CheckpointError or ConfigError; uses no device memory.
+    `dtype` is that of the weights once loaded, which a warning names. Raises CheckpointError or
+    ConfigError; uses no device memory.
     """
     try:
         opened = checkpoints.open_checkpoint(resolve_model(model))
@@ -71,15 +75,60 @@ def open_model(model: str | Path) -> tuple[Checkpoint, HybridConfig, Family, tup
         if config.mtp and not opened.has_mtp:
             warnings.append("config.json announces an MTP head, but its tensors are not there")
         config = replace(config, mtp=opened.has_mtp)
-        expected = {n: leaf.shape for leaf in family.leaves(config) for n in leaf.names}
         spare = {HEAD: (config.vocab, config.width)} if config.tied else {}
         if HEAD in opened.tensors and config.tied:
             warnings.append(f"{HEAD} is stored beside tie_word_embeddings = true and is not used")
-        checkpoints.check_shapes(opened, expected, optional=spare)
-        checkpoints.check_dtypes(opened)
+        warnings += check_leaves(opened, family.leaves(config), dtype, optional=spare)
     except checkpoints.CheckpointError as error:
         raise CheckpointError(str(error), hint=error.hint) from error
     return opened, config, family, tuple(warnings)
+
+
+def check_leaves(
+    opened: Checkpoint,
+    leaves: Iterable[Leaf],
+    dtype: str | None = None,
+    *,
+    optional: Mapping[str, Sequence[int]] | None = None,
+) -> list[str]:
+    """Compare the tensors and their formats with the leaves and config.json; returns warnings.
+
+    `optional` tensors may be there, unused. Raises checkpoints.CheckpointError, or ConfigError if
+    config.json declares a format that the tensors do not have.
+    """
+    leaves, spare = list(leaves), optional or {}
+    expected = {name: leaf.shape for leaf in leaves for name in leaf.names}
+    matrices = {name for leaf in leaves if leaf.matrix for name in leaf.names}
+    modules = checkpoints.nvfp4_modules(opened)
+    checkpoints.check_quantised(opened, modules, matrices | set(spare))
+    checkpoints.check_shapes(opened, expected, optional=spare, modules=modules)
+    checkpoints.check_dtypes(opened, modules=modules)
+    declared, hint = declared_format(opened.config), "they must come from the same checkpoint"
+    if modules and declared == DENSE:
+        raise ConfigError(
+            f"{len(modules)} tensors are NVFP4, {min(modules)} among them, but config.json has no "
+            "quantization_config",
+            hint=hint,
+        )
+    if declared != DENSE and not modules:
+        raise ConfigError(
+            "config.json has a quantization_config, but no tensor is quantised", hint=hint
+        )
+    return _format_warnings(modules, len(modules.keys() & matrices), dtype)
+
+
+def _format_warnings(
+    modules: Mapping[str, Nvfp4Module], used: int, dtype: str | None
+) -> list[str]:
+    warnings = []
+    if modules:
+        warnings.append(
+            f"{used} NVFP4 matrices are dequantised to {dtype or 'the dtype of the weights'} at "
+            "load: this version has no four-bit kernel"
+        )
+    if scales := sum(module.input_scale is not None for module in modules.values()):
+        warnings.append(f"{scales} input_scale tensors are not used: activations stay unquantised")
+    return warnings
 
 
 def find_family(raw: dict) -> Family:
@@ -100,23 +149,30 @@ def _put_layer(stack: jax.Array, layer: jax.Array, index: jax.Array) -> jax.Arra
     return lax.dynamic_update_index_in_dim(stack, layer, index, 0)
 
 
-def _load_leaf(opened: Checkpoint, leaf: Leaf, dtype: jnp.dtype) -> jax.Array:
-    """One field on the device; its layers are copied one at a time."""
+def _load_leaf(
+    opened: Checkpoint, leaf: Leaf, dtype: jnp.dtype, modules: Mapping[str, Nvfp4Module]
+) -> jax.Array:
+    """One field on the device; its layers are copied, and dequantised, one at a time."""
     dtype = jnp.dtype(jnp.float32) if leaf.float32 else jnp.dtype(dtype)
 
     def read(name: str):
-        return opened.read(name).reshape(leaf.stored_shape).astype(dtype)
+        return checkpoints.read_weight(opened, name, dtype, modules.get(name)).reshape(
+            leaf.stored_shape
+        )
+
+    def drop(name: str) -> None:
+        checkpoints.drop_weight(opened, name, modules.get(name))
 
     if not leaf.stacked:
-        # A copy even when no cast is needed: the mapped file must not outlive the load.
+        # A copy: jax may keep the host's array, and the mapped file must not outlive the load.
         array = jnp.array(read(leaf.names[0]), copy=True).block_until_ready()
-        opened.drop_pages(leaf.names[0])
+        drop(leaf.names[0])
     else:
         array = jnp.zeros((len(leaf.names), *leaf.stored_shape), dtype)
         for i, name in enumerate(leaf.names):
             # One at a time: queued copies would keep every layer of the stack alive on the host.
             array = _put_layer(array, jnp.asarray(read(name)), jnp.int32(i)).block_until_ready()
-            opened.drop_pages(name)
+            drop(name)
     return array
 
 
@@ -150,6 +206,28 @@ def _assemble(config: HybridConfig, fields: dict[str, object]) -> HybridWeights:
     )
 
 
+def load_fields(
+    opened: Checkpoint,
+    leaves: Iterable[Leaf],
+    dtype: str | jnp.dtype,
+    progress: Progress | None = None,
+) -> dict[str, object]:
+    """Read the leaves onto the device: field -> array, or Dense for a matrix, in `dtype`.
+
+    progress("load", tensors done, tensors in all) is called after each field.
+    """
+    leaves, modules = list(leaves), checkpoints.nvfp4_modules(opened)
+    total, done = sum(len(leaf.names) for leaf in leaves), 0
+    fields: dict[str, object] = {}
+    for leaf in leaves:
+        array = _load_leaf(opened, leaf, dtype, modules)
+        fields[leaf.field] = Dense(array) if leaf.matrix else array
+        done += len(leaf.names)
+        if progress is not None:
+            progress("load", done, total)
+    return fields
+
+
 def load_model(
     model: str | Path, dtype: str = "float32", progress: Progress | None = None
 ) -> LoadedModel:
@@ -158,15 +236,7 @@ def load_model(
     progress("load", tensors done, tensors in all) is called after each field. Raises
     CheckpointError or ConfigError before any device memory is used.
     """
-    opened, config, family, warnings = open_model(model)
-    leaves = list(family.leaves(config))
-    total, done = sum(len(leaf.names) for leaf in leaves), 0
-    fields: dict[str, object] = {}
-    for leaf in leaves:
-        array = _load_leaf(opened, leaf, dtype)
-        fields[leaf.field] = Dense(array) if leaf.matrix else array
-        done += len(leaf.names)
-        if progress is not None:
-            progress("load", done, total)
+    opened, config, family, warnings = open_model(model, jnp.dtype(dtype).name)
+    fields = load_fields(opened, family.leaves(config), dtype, progress)
     weights = _assemble(config, fields)
     return LoadedModel(config, weights, opened.path, opened, warnings)

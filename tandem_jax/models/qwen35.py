@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from tandem_jax.errors import ConfigError
 from tandem_jax.models.config import FULL, LINEAR, AttentionShape, DeltaShape, HybridConfig
 from tandem_jax.models.family import Family, Leaf, StrictReader
+from tandem_jax.quant.declared import KEY as QUANTISATION
+from tandem_jax.quant.declared import declared_format
 
 _NO_EFFECT = "does not change the forward of text"
 IGNORED_ROOT = {
@@ -19,6 +21,7 @@ IGNORED_ROOT = {
     "torch_dtype": "older name of dtype",
     "transformers_version": _NO_EFFECT,
     "text_config": "read separately",
+    QUANTISATION: "checked by declared_format; the loader compares it with the tensors",
     **{
         f"{kind}_token_id": "vision markers, unused by text"
         for kind in ("image", "video", "vision_start", "vision_end")
@@ -42,6 +45,7 @@ IGNORED_TEXT = {
     "mtp_use_dedicated_embeddings": "checked by the tensor list",
     "router_aux_loss_coef": "mixture models only",
     "cache_implementation": _NO_EFFECT,
+    QUANTISATION: "checked by declared_format; the loader compares it with the tensors",
 }
 _ROPE_KEYS = (
     "rope_type",
@@ -150,11 +154,7 @@ def read_config(raw: dict) -> HybridConfig:
     inside = raw.get("text_config", {})
     if not isinstance(inside, dict):
         raise ConfigError(f"config.json: text_config must be an object, not {inside!r}")
-    if "quantization_config" in raw or "quantization_config" in inside:
-        raise ConfigError(
-            "the checkpoint is quantised (quantization_config), which this version does not read",
-            hint="use the bf16 release",
-        )
+    declared_format(raw)  # raises for a format that is not read
     if "text_config" not in raw:
         return _read_text(raw, family, tied_at_root=None)
     root = StrictReader(raw, "config.json")

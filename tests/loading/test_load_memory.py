@@ -45,11 +45,12 @@ print(peak - start, weights)
 """
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "nvfp4"])
+def checkpoint(tmp_path_factory, request):
     """(directory, bytes of the largest layer): 199 MiB, nearly all of it in stacks of 64 MiB."""
     config = tiny_dense_config(hidden_size=256, intermediate_size=4096, num_hidden_layers=LAYERS)
-    directory = write_checkpoint(tmp_path_factory.mktemp("large") / "ck", config, seed=9)
+    folder = tmp_path_factory.mktemp("large") / "ck"
+    directory = write_checkpoint(folder, config, seed=9, nvfp4=request.param)
     layers = [0] * LAYERS
     for name, shape in dense_shapes(config).items():
         if name.startswith("layers."):

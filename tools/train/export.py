@@ -7,8 +7,10 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
-from safetensors.numpy import save_file
 
+from checkpoints.layouts import is_quantised_matrix
+from checkpoints.nvfp4 import nvfp4_tensors
+from checkpoints.writing import save_tensors
 from tools.train.chat import TEMPLATE_PATH
 from tools.train.shapes import ModelShape, hf_config
 from tools.train.tokenizer import load_tokenizer, tokenizer_config
@@ -17,6 +19,7 @@ _MLP = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
 _ATTENTION = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
 _DELTA = {"qkv": "in_proj_qkv", "z": "in_proj_z", "a": "in_proj_a", "b": "in_proj_b",
           "out": "out_proj"}
+HEAD = "lm_head.weight"
 
 
 def _common(prefix: str, p: dict) -> dict:
@@ -46,7 +49,8 @@ def _pick(tree, *index):
 
 
 def named_tensors(params: dict, shape: ModelShape) -> dict[str, np.ndarray]:
-    """Return the checkpoint's tensors by file name, [out, in], float32."""
+    """Return the checkpoint's tensors by file name, [out, in], float32; a head if it has its own.
+    """
     tree = _numpy(params)
     named = {"model.embed_tokens.weight": tree["embed"], "model.norm.weight": tree["norm"]}
     for layer in range(shape.n_layers):
@@ -58,7 +62,8 @@ def named_tensors(params: dict, shape: ModelShape) -> dict[str, np.ndarray]:
     named |= {"mtp.fc.weight": mtp["fc"].T, "mtp.norm.weight": mtp["norm"],
               "mtp.pre_fc_norm_embedding.weight": mtp["embed_norm"],
               "mtp.pre_fc_norm_hidden.weight": mtp["hidden_norm"]}
-    return named | _full("mtp.layers.0", mtp["layer"])
+    head = {HEAD: tree["head"]} if "head" in tree else {}
+    return named | head | _full("mtp.layers.0", mtp["layer"])
 
 
 def _numpy(tree):
@@ -67,8 +72,11 @@ def _numpy(tree):
     return np.asarray(tree, np.float32)
 
 
-def params_from_tensors(read, shape: ModelShape) -> dict:
-    """Rebuild the training tree from tensors: `read(name)` returns a float32 array."""
+def params_from_tensors(read, shape: ModelShape, *, tied: bool = True) -> dict:
+    """Rebuild the training tree from tensors: `read(name)` returns a float32 array [out, in].
+
+    Without `tied` the tree has the leaf "head" [V, D].
+    """
     def full(prefix):
         return {"input_norm": read(f"{prefix}.input_layernorm.weight"),
                 "post_norm": read(f"{prefix}.post_attention_layernorm.weight"),
@@ -90,7 +98,8 @@ def params_from_tensors(read, shape: ModelShape) -> dict:
     groups = range(shape.n_groups)
     linears = [_stack([linear(f"model.layers.{4 * group + at}") for at in range(3)])
                for group in groups]
-    return {"embed": read("model.embed_tokens.weight"), "norm": read("model.norm.weight"),
+    head = {} if tied else {"head": read(HEAD)}
+    return {"embed": read("model.embed_tokens.weight"), "norm": read("model.norm.weight"), **head,
             "linear": _stack(linears),
             "full": _stack([full(f"model.layers.{4 * group + 3}") for group in groups]),
             "mtp": {"fc": read("mtp.fc.weight").T, "norm": read("mtp.norm.weight"),
@@ -108,21 +117,38 @@ def _write_json(path: Path, content: dict) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n")
 
 
-def export(params: dict, shape: ModelShape, tokenizer_path: Path, folder: Path) -> None:
-    """Write config, generation config, tokenizer, chat template and bf16 weights to `folder`."""
+def stored_tensors(params: dict, shape: ModelShape, *, nvfp4: bool = False) -> dict:
+    """Return what the weights file holds: bf16, or NVFP4 for the matrices and a head of its own."""
+    named = named_tensors(params, shape)
+    if nvfp4:
+        named.setdefault(HEAD, named["model.embed_tokens.weight"])
+    stored = {}
+    for name, value in named.items():
+        if nvfp4 and is_quantised_matrix(name):
+            stored |= nvfp4_tensors(name, value)
+        else:
+            stored[name] = np.ascontiguousarray(value).astype(ml_dtypes.bfloat16)
+    return stored
+
+
+def export(params: dict, shape: ModelShape, tokenizer_path: Path, folder: Path, *,
+           nvfp4: bool = False) -> None:
+    """Write config, generation config, tokenizer, chat template and weights to `folder`.
+
+    The weights are bf16; with `nvfp4` the matrices and an untied copy of the head are NVFP4.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     ids = load_tokenizer(tokenizer_path).token_to_id
     end, stop, pad = ids("<|endoftext|>"), ids("<|im_end|>"), ids("<|pad|>")
-    _write_json(folder / "config.json", hf_config(shape, end_of_text=end, pad=pad))
+    _write_json(folder / "config.json", hf_config(shape, end_of_text=end, pad=pad, nvfp4=nvfp4,
+                                                  tied="head" not in params))
     _write_json(folder / "generation_config.json", {
         "bos_token_id": None, "eos_token_id": [stop, end], "pad_token_id": pad,
         "do_sample": True, "temperature": 0.7, "top_k": 20, "top_p": 0.8})
     _write_json(folder / "tokenizer_config.json", tokenizer_config(shape.max_context))
     shutil.copyfile(tokenizer_path, folder / "tokenizer.json")
     shutil.copyfile(TEMPLATE_PATH, folder / "chat_template.jinja")
-    tensors = {name: np.ascontiguousarray(value).astype(ml_dtypes.bfloat16)
-               for name, value in named_tensors(params, shape).items()}
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    save_tensors(stored_tensors(params, shape, nvfp4=nvfp4), folder / "model.safetensors")
 
 
 def sha256_table(folder: Path) -> dict[str, str]:

@@ -97,7 +97,7 @@ def _attention(w: Weights, prefix: str, x: np.ndarray) -> np.ndarray:
 
 
 def reference_logits(read: Callable[[str], np.ndarray], config: dict, ids) -> np.ndarray:
-    """Return float64 logits [T, V] of token ids [T]; tied head, file names with `model.`."""
+    """Return float64 logits [T, V] of token ids [T]; file names with `model.`."""
     w = Weights(lambda name: np.asarray(read(name), np.float64), config)
     h = w.read("model.embed_tokens.weight")[np.asarray(ids)]
     for layer, kind in enumerate(config["layer_types"]):
@@ -109,4 +109,5 @@ def reference_logits(read: Callable[[str], np.ndarray], config: dict, ids) -> np
         gated = _silu(w.dot(x, f"{prefix}.mlp.gate_proj.weight"))
         h = h + w.dot(gated * w.dot(x, f"{prefix}.mlp.up_proj.weight"),
                       f"{prefix}.mlp.down_proj.weight")
-    return w.dot(w.norm(h, "model.norm.weight"), "model.embed_tokens.weight")
+    head = "model.embed_tokens.weight" if config["tie_word_embeddings"] else "lm_head.weight"
+    return w.dot(w.norm(h, "model.norm.weight"), head)

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from checkpoints.layouts import UNQUANTISED
+from checkpoints.nvfp4 import modelopt_config
+
 
 @dataclass(frozen=True)
 class ModelShape:
@@ -42,10 +45,10 @@ class ModelShape:
 PRESETS = {
     "nano": ModelShape(d_model=128, n_layers=4, d_ffn=320, key_heads=1, value_heads=2, d_delta=64,
                        query_heads=2, kv_heads=1, d_head=64),
-    # Smaller than the specification's mini, to keep the repository small: the 27B's DeltaNet
-    # (1:3 heads of 128) and attention widths (256), every matrix side a multiple of 128.
-    "mini": ModelShape(d_model=384, n_layers=8, d_ffn=768, key_heads=1, value_heads=3, d_delta=128,
-                       query_heads=2, kv_heads=1, d_head=256),
+    # Between the specification's lite and mini, so that target and drafters fit the repository:
+    # the 27B's DeltaNet (1:3 heads of 128), attention heads of 256, matrix sides a multiple of 128.
+    "mini": ModelShape(d_model=384, n_layers=12, d_ffn=768, key_heads=1, value_heads=3, d_delta=128,
+                       query_heads=4, kv_heads=2, d_head=256),
 }
 
 
@@ -55,8 +58,12 @@ def _mrope_section(half: int) -> list[int]:
     return [half - 2 * rest, rest, rest]
 
 
-def hf_config(shape: ModelShape, *, end_of_text: int, pad: int) -> dict:
-    """Return config.json of a text-only `Qwen3_5ForCausalLM` checkpoint with one MTP layer."""
+def hf_config(shape: ModelShape, *, end_of_text: int, pad: int, nvfp4: bool = False,
+              tied: bool = True) -> dict:
+    """Return config.json of a text-only `Qwen3_5ForCausalLM` checkpoint with one MTP layer.
+
+    `nvfp4`: matrices in ModelOpt's NVFP4 layout and a head of its own, whatever `tied` says.
+    """
     kinds = ["linear_attention"] * 3 + ["full_attention"]
     return {
         "architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text",
@@ -74,7 +81,8 @@ def hf_config(shape: ModelShape, *, end_of_text: int, pad: int) -> dict:
             "partial_rotary_factor": shape.rotary_share,
             "mrope_section": _mrope_section(shape.d_rotary // 2), "mrope_interleaved": True},
         "max_position_embeddings": shape.max_context, "rms_norm_eps": shape.eps,
-        "hidden_act": "silu", "initializer_range": 0.02, "tie_word_embeddings": True,
+        "hidden_act": "silu", "initializer_range": 0.02, "tie_word_embeddings": tied and not nvfp4,
         "mtp_num_hidden_layers": 1, "mtp_use_dedicated_embeddings": False, "use_cache": True,
         "dtype": "bfloat16", "bos_token_id": None, "eos_token_id": end_of_text, "pad_token_id": pad,
+        **({"quantization_config": modelopt_config(UNQUANTISED)} if nvfp4 else {}),
     }

@@ -10,8 +10,8 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors.numpy import load_file
 
+from checkpoints import nvfp4_modules, open_checkpoint, read_weight
 from tools.train.evaluate import samples
 from tools.train.export import params_from_tensors
 from tools.train.model import forward, logits_of
@@ -28,9 +28,17 @@ PROMPT_TOKENS = 64
 
 
 def load_params(folder: Path, shape: ModelShape) -> tuple[dict, dict]:
-    """Return (training parameters in float32, tensors by file name) of a checkpoint folder."""
-    tensors = load_file(folder / "model.safetensors")
-    params = params_from_tensors(lambda name: tensors[name].astype(np.float32), shape)
+    """Return (training parameters, tensors by file name) of a checkpoint folder, both float32.
+
+    NVFP4 weights are dequantised, an untied head becomes the leaf "head" [V, D].
+    """
+    opened = open_checkpoint(folder)
+    modules = nvfp4_modules(opened)
+    scales = {part for module in modules.values() for part in module.parts[1:]}
+    tensors = {info.name_in_file: read_weight(opened, name, np.float32, modules.get(name))
+               for name, info in opened.tensors.items() if name not in scales}
+    params = params_from_tensors(tensors.__getitem__, shape,
+                                 tied=opened.config["tie_word_embeddings"])
     return jax.tree.map(jnp.asarray, params), tensors
 
 

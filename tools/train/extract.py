@@ -228,12 +228,12 @@ def docstring_functions(text: str) -> Iterator[tuple[str, str, str]]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return
+    lines = text.split("\n")
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno < 32:
             doc = ast.get_docstring(node)
-            code = ast.get_source_segment(text, node)
-            if doc and code and len(doc) > 20:
-                code = textwrap.dedent(" " * node.col_offset + code)
+            if doc and len(doc) > 20:
+                code = textwrap.dedent("\n".join(lines[node.lineno - 1:node.end_lineno])).rstrip()
                 if not code.startswith(" ") and "\t" not in code:
                     yield node.name, doc.split("\n\n")[0], code
 

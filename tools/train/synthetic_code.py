@@ -43,10 +43,10 @@ SWAPS = ((" == ", " != "), (" < ", " <= "), (" + ", " - "), (" and ", " or "), (
 
 
 def material_functions(documents) -> list[tuple[str, str, str]]:
-    """Return (name, docstring, source) of short documented functions in the training split."""
+    """Return (name, docstring, source) of short documented functions in the given documents."""
     found, seen = [], set()
     for document in documents:
-        if document.group == "python" and document.split == "train":
+        if document.group == "python":
             for name, doc, code in docstring_functions(document.text):
                 if code not in seen and 80 < len(code) < 1800 and len(doc) < 500:
                     seen.add(code)

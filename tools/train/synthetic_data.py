@@ -3,17 +3,16 @@
 import json
 import random
 
-FIRST = ("Ada", "Ben", "Carla", "David", "Emma", "Farid", "Grace", "Hugo", "Ines", "Jonas", "Kira",
-         "Liam", "Mara", "Nils", "Olga", "Paul", "Rosa", "Sami", "Tara", "Umar", "Vera", "Will")
-LAST = ("Adams", "Brown", "Clark", "Diaz", "Evans", "Fischer", "Green", "Hansen", "Ito", "Jensen",
-        "Klein", "Lopez", "Moore", "Novak", "Olsen", "Peters", "Rossi", "Silva", "Turner", "Weber")
-CITIES = ("Berlin", "Paris", "Oslo", "Madrid", "Rome", "London", "Tokyo", "Lima", "Cairo", "Delhi",
-          "Boston", "Chicago", "Vienna", "Prague", "Lisbon", "Dublin", "Seoul", "Sydney",
-          "Toronto")
-THINGS = ("lamp", "chair", "table", "book", "cup", "clock", "bag", "pen", "phone", "camera",
-          "radio", "mirror", "bottle", "jacket", "ladder", "hammer", "bicycle", "keyboard",
-          "monitor", "rope")
-COLOURS = ("red", "blue", "green", "black", "white", "yellow", "grey", "orange")
+from tools.train.synthetic_values import (
+    CITIES,
+    COLOURS,
+    FIRST,
+    LAST,
+    THINGS,
+    date,
+    identifier,
+    phrase,
+)
 
 
 def _email(rng, name):
@@ -129,11 +128,28 @@ def _json(rows, keys):
 FORMS = {"CSV": _csv, "a Markdown table": _markdown, "YAML": _yaml, "JSON": _json}
 
 
+COLUMNS = ("item", "code", "owner", "region", "size", "level", "first", "last", "group", "total",
+           "left", "right", "month", "kind", "weight", "note")
+
+
+def _rows(rng: random.Random, words: list[str], count: int) -> list[dict]:
+    """Return records of columns with open values: words, identifiers, dates, numbers."""
+    makers = (lambda: phrase(rng, words), lambda: identifier(rng, words),
+              lambda: date(rng, words), lambda: rng.randint(0, 9999),
+              lambda: round(rng.uniform(0, 99), 1), lambda: rng.choice(words))
+    columns = {key: rng.choice(makers) for key in rng.sample(COLUMNS, rng.randint(3, 6))}
+    return [{key: make() for key, make in columns.items()} for _ in range(count)]
+
+
 def table(rng: random.Random, material) -> tuple[list[dict], dict]:
     """Convert a table between CSV, Markdown, YAML and JSON."""
-    make = rng.choice((_person, _product))
-    rows = [make(rng) for _ in range(rng.randint(2, 8))]
-    keys = sorted(rng.sample(list(rows[0]), rng.randint(2, 4)), key=list(rows[0]).index)
+    make = rng.choice((_person, _product, None, None))
+    if make is None:
+        rows = _rows(rng, material.words, rng.randint(2, 9))
+    else:
+        rows = [make(rng) for _ in range(rng.randint(2, 8))]
+    most = min(len(rows[0]), 5)
+    keys = sorted(rng.sample(list(rows[0]), rng.randint(2, most)), key=list(rows[0]).index)
     source, target = rng.sample(list(FORMS), 2)
     ask = rng.choice(("Convert this to {target}:", "Write this as {target}.",
                       "Make {target} of this:")).format(target=target)

@@ -3,6 +3,8 @@
 import random
 import re
 
+from tools.train.synthetic_copy import chat, paragraphs
+
 DEFINE = (
     "What does \"{word}\" mean?", "Define {word}.", "What is the meaning of {word}?",
     "Explain the word {word}.", "Give me a definition of \"{word}\".", "define: {word}",
@@ -14,14 +16,6 @@ DEFINE_ANSWER = (
     "As {article_part}, {word} means: {gloss}.", "\"{word}\" is {article_part}: {gloss}.",
     "{Word} ({part}): {gloss}.", "The {part} {word} means {gloss}.",
 )
-QUOTE = (
-    "Repeat the following text exactly:\n\n{text}",
-    "Quote this back to me word for word.\n\n{text}",
-    "{text}\n\nRepeat the passage above verbatim.", "Copy this text without changes:\n\n{text}",
-    "Echo the text below.\n\n{text}", "{text}\n\nWrite that out again, exactly as it stands.",
-)
-QUOTE_LAST = ("{text}\n\nRepeat only the last paragraph.", "Quote the final paragraph:\n\n{text}")
-QUOTE_FIRST = ("{text}\n\nRepeat only the first paragraph.", "Quote the first paragraph:\n\n{text}")
 CONTINUE = ("Continue this text:\n\n{text}", "{text}\n\nWhat comes next?", "Go on:\n\n{text}",
             "Continue in the same style.\n\n{text}", "Write the next lines.\n\n{text}")
 VERSE = ("Quote {where}.", "What does {where} say?", "Give me the verse {where}.",
@@ -60,10 +54,6 @@ TALK = (
 )
 
 
-def _chat(question: str, answer: str) -> tuple[list[dict], dict]:
-    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}], {}
-
-
 def _article(word: str) -> str:
     return ("an " if word[0] in "aeiou" else "a ") + word
 
@@ -81,53 +71,19 @@ def define_word(rng: random.Random, material) -> tuple[list[dict], dict]:
     others = [other for other in sense.words if other != word]
     if others and rng.random() < 0.4:
         answer += f" Similar words: {', '.join(others[:4])}."
-    messages, variables = _chat(question, answer)
+    messages, variables = chat(question, answer)
     if rng.random() < 0.3:
         more, _ = define_word(rng, material)
         messages += more
     return messages, variables
 
 
-def _paragraphs(rng: random.Random, material, low: int, high: int) -> list[str]:
-    """Return consecutive paragraphs of one passage, `low` to `high` characters together."""
-    while True:
-        _, text = rng.choice(material.passages)
-        parts = [part for part in text.split("\n\n") if part.strip()]
-        start = rng.randrange(len(parts))
-        taken, size = [], 0
-        while start < len(parts) and size < low:
-            taken.append(parts[start].strip())
-            size += len(parts[start])
-            start += 1
-        if low <= size <= high:
-            return taken
-
-
-def quote_back(rng: random.Random, material) -> tuple[list[dict], dict]:
-    """Ask for a passage, code or random words to be repeated verbatim, whole or in part."""
-    draw = rng.random()
-    if draw < 0.15:
-        words = [rng.choice(rng.choice(material.senses).words) for _ in range(rng.randint(4, 30))]
-        text = " ".join(words)
-        return _chat(rng.choice(QUOTE).format(text=text), text)
-    if draw < 0.4:
-        _, _, code = rng.choice(material.functions)
-        return _chat(rng.choice(QUOTE).format(text=code), code)
-    parts = _paragraphs(rng, material, rng.choice((80, 200, 500)), 1800)
-    text = "\n\n".join(parts)
-    if len(parts) > 1 and rng.random() < 0.4:
-        last = rng.random() < 0.5
-        question = rng.choice(QUOTE_LAST if last else QUOTE_FIRST).format(text=text)
-        return _chat(question, parts[-1 if last else 0])
-    return _chat(rng.choice(QUOTE).format(text=text), text)
-
-
 def continue_text(rng: random.Random, material) -> tuple[list[dict], dict]:
     """Show the start of a passage; the answer is what follows in the work."""
-    parts = _paragraphs(rng, material, 500, 2200)
+    parts = paragraphs(rng, material, 500, 2200)
     text = "\n\n".join(parts)
     cut = text.find(" ", len(text) // 3)
-    return _chat(rng.choice(CONTINUE).format(text=text[:cut]), text[cut + 1:])
+    return chat(rng.choice(CONTINUE).format(text=text[:cut]), text[cut + 1:])
 
 
 def verse(rng: random.Random, material) -> tuple[list[dict], dict]:
@@ -140,7 +96,7 @@ def verse(rng: random.Random, material) -> tuple[list[dict], dict]:
             number, line = rng.choice(verses)
             book, chapter = name.rsplit(".", 1)
             where = f"{book} {chapter}:{number}"
-            return _chat(rng.choice(VERSE).format(where=where), f"{line}\n\n({where})")
+            return chat(rng.choice(VERSE).format(where=where), f"{line}\n\n({where})")
 
 
 def small_talk(rng: random.Random, material) -> tuple[list[dict], dict]:
@@ -152,7 +108,7 @@ def small_talk(rng: random.Random, material) -> tuple[list[dict], dict]:
         else:
             questions, answers = rng.choice(TALK)
             question, answer = rng.choice(questions), rng.choice(answers)
-        messages += _chat(question, answer)[0]
+        messages += chat(question, answer)[0]
     if rng.random() < 0.2:
         messages.insert(0, {"role": "system", "content": rng.choice((
             "You are a helpful assistant.", "You are a friendly assistant.", "Answer briefly."))})

@@ -1,178 +1,182 @@
 """Synthetic tool-calling chats: invented tools, one or several calls, answers from responses."""
 
+import hashlib
 import json
 import random
-from dataclasses import dataclass
+from functools import cache
 
-from tools.train.synthetic_data import CITIES, COLOURS, FIRST, THINGS
+from tools.train.synthetic_skills import SKILLS, Skill, Slot
+from tools.train.synthetic_values import identifier, money
 
-
-@dataclass(frozen=True)
-class Slot:
-    """One parameter of an invented tool."""
-
-    names: tuple[str, ...]  # names it may carry
-    kind: str  # JSON schema type
-    about: str  # description
-
-
-@dataclass(frozen=True)
-class Skill:
-    """One thing an invented tool can do."""
-
-    verbs: tuple[str, ...]
-    nouns: tuple[str, ...]
-    about: str
-    slots: tuple[Slot, ...]
-    asks: tuple[str, ...]  # {0}, {1}: slot values
-    result: str  # key of the response
-    says: str  # {0}, {1}: slot values; {r}: the result
-
-
-CITY = Slot(("city", "location", "place", "town"), "string", "name of the city")
-DATE = Slot(("date", "day", "on_date"), "string", "date as YYYY-MM-DD")
-PERSON = Slot(("person", "name", "user", "contact"), "string", "first name")
-ITEM = Slot(("item", "product", "article", "thing"), "string", "what to look for")
-NUMBER = Slot(("count", "quantity", "amount", "number"), "integer", "how many")
-PATH = Slot(("path", "file", "file_path", "filename"), "string", "path of the file")
-TEXT = Slot(("text", "message", "content", "body"), "string", "the text")
-COLOUR = Slot(("colour", "color", "shade"), "string", "a colour name")
-AMOUNT = Slot(("value", "amount", "sum"), "number", "amount of money")
-TERM = Slot(("query", "term", "keywords", "search"), "string", "words to search for")
-
-SKILLS = (
-    Skill(("get", "fetch", "lookup", "check"), ("weather", "forecast", "temperature"),
-          "Current weather of a city.", (CITY,),
-          ("What is the weather in {0}?", "How warm is it in {0}?", "Weather in {0}, please.",
-           "Do I need a coat in {0} today?"), "weather", "In {0} it is {r}."),
-    Skill(("create", "add", "make", "schedule"), ("event", "appointment", "meeting"),
-          "Add an event to the calendar.", (PERSON, DATE),
-          ("Schedule a meeting with {0} on {1}.", "Put {0} in my calendar for {1}.",
-           "I want to meet {0} on {1}."), "status", "Your meeting with {0} on {1} is {r}."),
-    Skill(("read", "open", "load", "show"), ("file", "document", "text_file"),
-          "Read a file.", (PATH,), ("What is in {0}?", "Read {0}.", "Show me the file {0}."),
-          "content", "The file {0} says: {r}"),
-    Skill(("write", "save", "store"), ("file", "note", "document"),
-          "Write text to a file.", (PATH, TEXT),
-          ("Write \"{1}\" to {0}.", "Save \"{1}\" in {0}."), "status", "Done: {0} is {r}."),
-    Skill(("send", "post", "deliver"), ("message", "mail", "text_message"),
-          "Send a message to a person.", (PERSON, TEXT),
-          ("Tell {0}: \"{1}\"", "Send {0} the message \"{1}\".", "Write to {0}: \"{1}\""),
-          "status", "The message to {0} was {r}."),
-    Skill(("find", "search", "locate"), ("product", "item", "article"),
-          "Search the shop.", (ITEM, COLOUR),
-          ("Find a {1} {0}.", "Do you have a {0} in {1}?", "I am looking for a {1} {0}."),
-          "price", "A {1} {0} costs {r}."),
-    Skill(("order", "buy", "purchase"), ("item", "goods", "product"),
-          "Order something from the shop.", (ITEM, NUMBER),
-          ("Order {1} of the item {0}.", "Buy {1} times {0}.", "I need {1} x {0}."),
-          "status", "Your order of {1} x {0} is {r}."),
-    Skill(("search", "query", "find"), ("web", "notes", "library", "archive"),
-          "Search for text.", (TERM,), ("Search for {0}.", "Find something about {0}.",
-                                        "Look up {0}."), "hits", "I found {r} entries about {0}."),
-    Skill(("convert", "exchange", "change"), ("currency", "money"),
-          "Convert euros to dollars.", (AMOUNT,),
-          ("How many dollars are {0} euros?", "Convert {0} euros to dollars."),
-          "dollars", "{0} euros are {r} dollars."),
-    Skill(("get", "list", "show"), ("population", "inhabitants"), "Population of a city.", (CITY,),
-          ("How many people live in {0}?", "What is the population of {0}?"),
-          "population", "{0} has {r} inhabitants."),
-    Skill(("book", "reserve"), ("hotel", "room", "table"), "Make a reservation.",
-          (CITY, DATE, NUMBER),
-          ("Book a room in {0} on {1} for {2} people.", "Reserve for {2} in {0}, {1}."),
-          "status", "Your reservation in {0} on {1} for {2} is {r}."),
-    Skill(("set", "change", "switch"), ("light", "lamp", "led"), "Set the colour of the light.",
-          (COLOUR,), ("Make the light {0}.", "Set the lamp to {0}.", "I want {0} light."),
-          "status", "The light is {0} now; status {r}."),
-)
+NAME_KEY = b"tandem demo tools 1"
+HELD_OUT_SHARE = 0.1  # of the tool names; they never occur in a training document
+REVERSED_SHARE = 0.5  # of the names that exist also as noun_verb
 RESULTS = {
     "weather": ("sunny, 24 degrees", "rainy, 12 degrees", "cloudy, 17 degrees", "snowy, -3 degrees",
                 "windy, 9 degrees"),
-    "status": ("confirmed", "ok", "stored", "sent", "scheduled", "complete"),
-    "content": ("meeting at nine", "buy milk and bread", "version = 3", "hello world"),
+    "status": ("confirmed", "ok", "stored", "sent", "scheduled", "complete", "waiting"),
+    "content": ("meeting at nine", "buy milk and bread", "version = 3", "hello world",
+                "nothing new since Monday", "the second door on the left"),
 }
-WORDS = ("old maps", "tide tables", "garden birds", "steam engines", "cheap flights", "red wine",
-         "chess openings", "city parks", "tax forms", "paper planes", "night trains",
-         "solar panels")
-LINES = ("see you at eight", "the parcel has arrived", "please call me back", "lunch is ready",
-         "the report is done", "happy birthday", "do not forget the keys", "all tests passed")
-REFUSE = ("None of my tools can do that, so I do not know.", "I have no tool for that.")
-PLAIN = ("Hi!", "Thank you.", "Tell me a joke.", "Who are you?")
-PLAIN_ANSWER = ("Hello! How can I help you?", "You are welcome!",
-                "Why do programmers prefer dark mode? Because light attracts bugs.",
-                "I am a small demo language model.")
+REFUSE = ("None of my tools can do that, so I do not know.", "I have no tool for that.",
+          "I am sorry, none of my tools can help with that.")
+PLAIN = (("Hi!", "Hello! How can I help you?"), ("Thank you.", "You are welcome!"),
+         ("Tell me a joke.", "Why do programmers prefer dark mode? Because light attracts bugs."),
+         ("Who are you?", "I am a small demo language model."),
+         ("Hello.", "Hello! What can I do for you?"), ("Good night.", "Good night!"))
+SYSTEMS = ("You are a helpful assistant.", "Use the tools when they help.", "Answer briefly.")
 
 
-def _date(rng: random.Random) -> str:
-    return f"{rng.randint(2024, 2030)}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
+def _share(name: str) -> float:
+    digest = hashlib.blake2b(name.encode(), key=NAME_KEY, digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
 
 
-def _value(rng: random.Random, slot: Slot):
-    makers = {
-        CITY: lambda: rng.choice(CITIES), PERSON: lambda: rng.choice(FIRST),
-        ITEM: lambda: rng.choice(THINGS), COLOUR: lambda: rng.choice(COLOURS),
-        NUMBER: lambda: rng.randint(1, 60), AMOUNT: lambda: round(rng.uniform(1, 900), 2),
-        DATE: lambda: _date(rng),
-        PATH: lambda: f"{rng.choice(('notes', 'src', 'docs', 'data'))}/{rng.choice(THINGS)}."
-                      f"{rng.choice(('txt', 'md', 'py', 'json'))}",
-        TEXT: lambda: rng.choice(LINES), TERM: lambda: rng.choice(WORDS),
-    }
-    return makers[slot]()
+@cache
+def tool_names(split: str) -> dict[int, tuple[str, ...]]:
+    """Return the names of each skill, by index, that chats of a split may use.
+
+    `split` is "train" or "eval"; a skill without a name in the split is absent.
+    """
+    found: dict[int, tuple[str, ...]] = {}
+    for at, skill in enumerate(SKILLS):
+        pairs = [(verb, noun) for verb in skill.verbs.split() for noun in skill.nouns.split()]
+        names = [f"{verb}_{noun}" for verb, noun in pairs]
+        names += [f"{noun}_{verb}" for verb, noun in pairs
+                  if _share(f"reversed {noun} {verb}") < REVERSED_SHARE]
+        kept = tuple(name for name in names
+                     if (_share(name) < HELD_OUT_SHARE) == (split == "eval"))
+        if kept:
+            found[at] = kept
+    return found
 
 
-def _tool(rng: random.Random, skill: Skill) -> tuple[dict, list[str]]:
-    """Return an invented tool for a skill and its parameter names in slot order."""
-    name = f"{rng.choice(skill.verbs)}_{rng.choice(skill.nouns)}"
-    names = [rng.choice(slot.names) for slot in skill.slots]
-    if len(set(names)) < len(names):
-        names = [slot.names[0] for slot in skill.slots]
-    properties = {key: {"type": slot.kind, "description": slot.about}
-                  for key, slot in zip(names, skill.slots, strict=True)}
-    schema = {"type": "object", "properties": properties, "required": names}
-    return {"type": "function", "function": {
-        "name": name, "description": skill.about, "parameters": schema}}, names
+class Tool:
+    """One invented tool of a chat: a name and parameter names drawn for a skill."""
+
+    def __init__(self, rng: random.Random, skill: Skill, names: tuple[str, ...]) -> None:
+        self.skill = skill
+        self.name = rng.choice(names)
+        slots = skill.required + tuple(slot for slot in skill.optional if rng.random() < 0.7)
+        self.parameters: dict[str, Slot] = {}
+        for slot in slots:
+            free = [name for name in slot.names if name not in self.parameters]
+            self.parameters[rng.choice(free)] = slot
+
+    def schema(self) -> dict:
+        """Return the tool as chat templates take it."""
+        required = list(self.parameters)[:len(self.skill.required)]
+        return {"type": "function", "function": {
+            "name": self.name, "description": self.skill.about, "parameters": {
+                "type": "object",
+                "properties": {name: slot.schema() for name, slot in self.parameters.items()},
+                "required": required}}}
+
+    def request(self, rng: random.Random, words: list[str]) -> tuple[str, dict, str, str]:
+        """Return (question, tool call, response, answer)."""
+        arguments = {}
+        for at, (name, slot) in enumerate(self.parameters.items()):
+            if at < len(self.skill.required) or rng.random() < 0.5:
+                arguments[name] = slot.make(rng, words)
+        needed = [say(value) for value in list(arguments.values())[:len(self.skill.required)]]
+        clauses = [clause(rng, self.parameters[name], value)
+                   for name, value in list(arguments.items())[len(needed):]]
+        result = _result(rng, self.skill, list(arguments.values()), words)
+        call = {"type": "function", "function": {"name": self.name, "arguments": arguments}}
+        question = " ".join((rng.choice(self.skill.asks).format(*needed), *clauses))
+        response = json.dumps({self.skill.result: result}, ensure_ascii=False)
+        return question, call, response, rng.choice(self.skill.says).format(*needed, r=result)
 
 
-def _result(rng: random.Random, key: str):
-    if key in RESULTS:
-        return rng.choice(RESULTS[key])
-    return round(rng.uniform(1, 900), 2) if key in ("price", "dollars") else rng.randint(2, 90_000)
+def say(value) -> str:
+    """Return a value as a question says it."""
+    if isinstance(value, list):
+        return ", ".join(value[:-1]) + f" and {value[-1]}" if len(value) > 1 else "".join(value)
+    return str(value)
 
 
-def _request(rng, skill, tool, names):
-    values = [_value(rng, slot) for slot in skill.slots]
-    result = _result(rng, skill.result)
-    call = {"type": "function", "function": {
-        "name": tool["function"]["name"], "arguments": dict(zip(names, values, strict=True))}}
-    return (rng.choice(skill.asks).format(*values), call, json.dumps({skill.result: result}),
-            skill.says.format(*values, r=result))
+def clause(rng: random.Random, slot: Slot, value) -> str:
+    """Return the sentence that asks for an optional parameter; a flag's first clause means yes."""
+    if slot.kind == "boolean":
+        return slot.says[0 if value else 1]
+    return rng.choice(slot.says).format(v=say(value))
+
+
+def _result(rng: random.Random, skill: Skill, values: list, words: list[str]):
+    if skill.about == "Add two numbers.":
+        return values[0] + values[1]
+    if skill.about == "Multiply two numbers.":
+        return values[0] * values[1]
+    if skill.result in RESULTS:
+        return rng.choice(RESULTS[skill.result])
+    if skill.result == "code":
+        return identifier(rng, words)
+    return money(rng, words) if skill.result == "price" else rng.randint(2, 90_000)
+
+
+def _thought(rng: random.Random, names: list[str]) -> str:
+    listed = say(sorted(set(names)))
+    times = f" {len(names)} times" if len(names) > 1 and len(set(names)) == 1 else ""
+    return rng.choice(("The tool for this is {0}{1}.", "I should call {0}{1}.",
+                       "I need {0}{1}; all values are in the question.")).format(listed, times)
+
+
+def called_turn(rng, tools, words, thinking) -> list[dict]:
+    """One user turn that needs one call, or two to four parallel ones, and the answer."""
+    count = rng.choice((1, 1, 1, 1, 2, 2, 3, 4))
+    same = rng.random() < 0.5
+    first = rng.choice(tools)
+    chosen = [first if same else rng.choice(tools) for _ in range(count)]
+    parts = [tool.request(rng, words) for tool in chosen]
+    asks, calls, responses, says = zip(*parts, strict=True)
+    reply = {"role": "assistant", "content": "", "tool_calls": list(calls)}
+    if thinking:
+        reply["reasoning_content"] = _thought(rng, [tool.name for tool in chosen])
+    return [{"role": "user", "content": " ".join(asks)}, reply,
+            *({"role": "tool", "content": response} for response in responses),
+            {"role": "assistant", "content": " ".join(says)}]
+
+
+def uncalled_turn(rng, tools, words, thinking) -> list[dict]:
+    """One user turn that needs no tool, or one that none of the tools can serve."""
+    if rng.random() < 0.5:
+        question, answer = rng.choice(PLAIN)
+        thought = "No tool is needed."
+    else:
+        taken = {tool.skill.about for tool in tools}
+        # Skills of one verb and noun family overlap, so another family is asked for.
+        verbs = {noun for tool in tools for noun in tool.skill.nouns.split()}
+        others = [skill for skill in SKILLS if skill.about not in taken
+                  and not verbs & set(skill.nouns.split())]
+        question = Tool(rng, rng.choice(others), ("other",)).request(rng, words)[0]
+        answer, thought = rng.choice(REFUSE), "No tool fits."
+    reply = {"role": "assistant", "content": answer}
+    if thinking:
+        reply["reasoning_content"] = thought
+    return [{"role": "user", "content": question}, reply]
+
+
+def draw_tools(rng: random.Random, split: str, low: int = 1, high: int = 5) -> list[Tool]:
+    """Return `low` to `high` tools of different skills and names."""
+    names = tool_names(split)
+    chosen = rng.sample(sorted(names), rng.randint(low, high))
+    tools, seen = [], set()
+    for at in chosen:
+        tool = Tool(rng, SKILLS[at], names[at])
+        if tool.name not in seen:
+            seen.add(tool.name)
+            tools.append(tool)
+    return tools
 
 
 def tool_chat(rng: random.Random, material) -> tuple[list[dict], dict]:
-    """A chat with one to five tools: a single call, parallel calls, a refusal or plain talk."""
-    skills = rng.sample(SKILLS, rng.randint(1, 5))
-    tools = [_tool(rng, skill) for skill in skills]
-    variables = {"tools": [tool for tool, _ in tools]}
+    """A chat with one to five tools: calls (single, parallel), refusals or plain talk."""
+    tools = draw_tools(rng, material.split)
+    thinking = rng.random() < 0.2
     messages = []
-    for _ in range(rng.choice((1, 1, 2))):
-        draw = rng.random()
-        if draw < 0.08:
-            at = rng.randrange(len(PLAIN))
-            messages += [{"role": "user", "content": PLAIN[at]},
-                         {"role": "assistant", "content": PLAIN_ANSWER[at]}]
-            continue
-        if draw < 0.16 and len(skills) < len(SKILLS):
-            other = rng.choice([skill for skill in SKILLS if skill not in skills])
-            ask = _request(rng, other, *_tool(rng, other))[0]
-            messages += [{"role": "user", "content": ask},
-                         {"role": "assistant", "content": rng.choice(REFUSE)}]
-            continue
-        at = rng.randrange(len(skills))
-        count = rng.choice((1, 1, 1, 2, 3))
-        parts = [_request(rng, skills[at], *tools[at]) for _ in range(count)]
-        asks, calls, responses, says = zip(*parts, strict=True)
-        messages += [{"role": "user", "content": " ".join(asks)},
-                     {"role": "assistant", "content": "", "tool_calls": list(calls)}]
-        messages += [{"role": "tool", "content": response} for response in responses]
-        messages += [{"role": "assistant", "content": " ".join(says)}]
-    return messages, variables
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        turn = uncalled_turn if rng.random() < 0.15 else called_turn
+        messages += turn(rng, tools, material.words, thinking)
+    if rng.random() < 0.15:
+        messages.insert(0, {"role": "system", "content": rng.choice(SYSTEMS)})
+    return messages, {"tools": [tool.schema() for tool in tools]}

@@ -75,10 +75,18 @@ def trained(data):
     lengths = np.array([len(docs)] * 5 + [len(chats)])
     starts = np.array([0] * 5 + [len(docs)])
     streams = Streams(jnp.asarray(np.concatenate([docs, chats])), starts, lengths)
-    plan = Plan(shape=SHAPE, ids=ids, rows=4, length=128, long_length=128, seconds=60.0, peak=4e-2,
-                optimizer="muon", dtype=jnp.dtype("bfloat16"), remat=False, seed=1,
-                bytes_per_token=2.0)
+    plan = Plan(shape=SHAPE, ids=ids, rows=4, length=128, long_length=128, last_length=128,
+                nvfp4=True, seconds=60.0, peak=4e-2, optimizer="muon",
+                dtype=jnp.dtype("bfloat16"), remat=False, seed=1, bytes_per_token=2.0)
     return train(plan, streams, folder / "state.pickle", max_steps=24, say=lambda text: None)
+
+
+def test_rows_grow_longer_and_fewer():
+    plan = Plan(shape=SHAPE, ids=None, rows=64, length=1024, long_length=2048, last_length=4096,
+                nvfp4=True, seconds=60.0, peak=1.0, optimizer="muon", dtype=jnp.dtype("float32"),
+                remat=False, seed=1, bytes_per_token=2.0)
+    shapes = [plan.shape_at(share) for share in (0.0, 0.74, 0.75, 0.91, 0.92, 1.0)]
+    assert shapes == [(64, 1024)] * 2 + [(32, 2048)] * 2 + [(16, 4096)] * 2
 
 
 @partial(jax.jit, static_argnames="sequential")

@@ -13,6 +13,7 @@ import numpy as np
 import optax
 
 from tools.train.batches import CHAT_MIX, PRETRAINING_MIX, Streams, TokenIds, draw_rows
+from tools.train.fake_quant import fake_quant_params
 from tools.train.loss import training_loss
 from tools.train.model import init_params
 from tools.train.optimizer import make_optimizer
@@ -20,7 +21,9 @@ from tools.train.shapes import ModelShape
 from tools.train.sources import GROUPS
 
 WARM_UP_STEPS = 100
-DECAY_FROM, CHAT_FROM, MTP_FROM = 0.75, 0.85, 0.7  # shares of the time given
+# Shares of the time given, from which on: the rate falls and rows are long, rows are longest,
+# chats are half of the mix, MTP counts less, weights are rounded to four bits in the forward.
+DECAY_FROM, LAST_FROM, CHAT_FROM, MTP_FROM, FOUR_BIT_FROM = 0.75, 0.92, 0.85, 0.7, 0.93
 SAVE_EVERY_S, SAY_EVERY_S = 60.0, 5.0
 
 
@@ -33,6 +36,8 @@ class Plan:
     rows: int  # rows a step before the decay
     length: int  # tokens a row before the decay
     long_length: int  # tokens a row in the decay; rows shrink in proportion
+    last_length: int  # tokens a row at the very end, likewise
+    nvfp4: bool  # end with weights rounded to NVFP4 in the forward, as they will be shipped
     seconds: float  # wall-clock time, compilation excluded
     peak: float  # learning rate of the flat part
     optimizer: str  # "muon" | "adamw"
@@ -40,6 +45,12 @@ class Plan:
     remat: bool
     seed: int
     bytes_per_token: float  # for bits-per-byte in progress lines
+
+    def shape_at(self, share: float) -> tuple[int, int]:
+        """(rows, tokens a row) of a step at this share of the clock; tokens a step are constant."""
+        long = self.last_length if share >= LAST_FROM else self.long_length
+        length = long if share >= DECAY_FROM else self.length
+        return self.rows * self.length // length, length
 
 
 def schedule(share: float, step: int, peak: float) -> float:
@@ -51,14 +62,17 @@ def schedule(share: float, step: int, peak: float) -> float:
 def make_step(plan: Plan, rows: int, length: int):
     """Return the jitted step(params, state, tokens, starts, lengths, key, knobs)."""
     optimizer = make_optimizer(plan.optimizer)
-    loss = partial(training_loss, shape=plan.shape, ids=plan.ids, dtype=plan.dtype,
-                   remat=plan.remat)
+
+    def loss(params, batch, knobs):
+        if plan.nvfp4:
+            params = fake_quant_params(params, knobs["four_bit"])
+        return training_loss(params, batch, knobs["turn_weight"], knobs["mtp_weight"],
+                             shape=plan.shape, ids=plan.ids, dtype=plan.dtype, remat=plan.remat)
 
     @partial(jax.jit, donate_argnums=(0, 1))
     def step(params, state, tokens, starts, lengths, key, knobs):
         batch = draw_rows(tokens, starts, lengths, knobs["mix"], key, rows=rows, length=length)
-        gradients, parts = jax.grad(loss, has_aux=True)(params, batch, knobs["turn_weight"],
-                                                        knobs["mtp_weight"])
+        gradients, parts = jax.grad(loss, has_aux=True)(params, batch, knobs)
         updates, state = optimizer.update(gradients, state, params)
         updates = jax.tree.map(lambda u: -knobs["rate"] * u, updates)
         norm = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradients)))
@@ -73,6 +87,7 @@ def knobs_at(share: float, step: int, peak: float) -> dict:
     return {"rate": np.float32(schedule(share, step, peak)),
             "mix": np.array([mix[group] for group in GROUPS], np.float32),
             "turn_weight": np.float32(0.0 if share >= CHAT_FROM else 1.0),
+            "four_bit": np.float32(share >= FOUR_BIT_FROM),
             "mtp_weight": np.float32(0.1 if share >= MTP_FROM else 0.3)}
 
 
@@ -90,16 +105,19 @@ def load_state(path: Path) -> dict:
         return pickle.load(file)
 
 
-def _compile(plan: Plan, arguments: tuple, say) -> list:
-    """Compile the step for the first part and for the decay (longer rows), side by side."""
-    shapes = [(plan.rows, plan.length),
-              (plan.rows * plan.length // plan.long_length, plan.long_length)]
+def _compile(plan: Plan, arguments: tuple, say) -> dict:
+    """Compile the step for each shape of the schedule, side by side; (rows, length) -> step."""
+    shapes = list(dict.fromkeys(plan.shape_at(share) for share in (0.0, DECAY_FROM, LAST_FROM)))
     started = time.monotonic()
     with ThreadPoolExecutor() as pool:  # XLA compiles outside Python's lock
-        lowered = [make_step(plan, *pair).lower(*arguments) for pair in dict.fromkeys(shapes)]
+        lowered = [make_step(plan, *pair).lower(*arguments) for pair in shapes]
         compiled = list(pool.map(lambda step: step.compile(), lowered))
-    say(f"compiled {shapes} in {time.monotonic() - started:.1f} s")
-    return compiled
+    for shape, step in zip(shapes, compiled, strict=True):
+        analysis = step.memory_analysis()
+        size = f"{analysis.temp_size_in_bytes / 2**30:.1f} GiB" if analysis else "unknown"
+        say(f"compiled {shape}, scratch memory {size}")
+    say(f"compiled in {time.monotonic() - started:.1f} s")
+    return dict(zip(shapes, compiled, strict=True))
 
 
 class _Progress:
@@ -148,7 +166,7 @@ def train(plan: Plan, streams: Streams, state_path: Path, *, resume: bool = Fals
         now = progress.seconds()
         share = now / plan.seconds if max_steps is None else step / max_steps
         knobs = knobs_at(min(share, 1.0), step, plan.peak)
-        run = compiled[-1 if share >= DECAY_FROM else 0]
+        run = compiled[plan.shape_at(min(share, 1.0))]
         params, state, figures = run(params, state, *data, jax.random.fold_in(key, step), knobs)
         step, tokens = step + 1, tokens + plan.rows * plan.length
         progress.note(share, step, tokens - old_tokens, figures)

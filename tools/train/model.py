@@ -158,28 +158,34 @@ def _layer(mixer, p, x, s: ModelShape):
 
 
 def forward(params, tokens, segments, s: ModelShape, *, dtype=jnp.bfloat16, remat=True,
-            sequential=False):
+            sequential=False, taps: tuple[int, ...] = ()):
     """Return the hidden states after the final norm, [B T D] in `dtype`.
 
-    T must be a multiple of CHUNK unless `sequential`.
+    T must be a multiple of CHUNK unless `sequential`. With `taps` (ascending layer numbers) the
+    result is (hidden, the residual streams that enter those layers [len(taps) B T D]).
     """
     assert sequential or tokens.shape[1] % CHUNK == 0, tokens.shape
     positions = jnp.arange(tokens.shape[1])
     mix_linear = partial(delta_net, segments=segments, s=s, sequential=sequential)
-    mix_full = partial(attention, segments=segments, positions=positions, s=s)
+    # Attention logits are the one thing too large to keep for the backward pass.
+    mix_full = jax.checkpoint(partial(attention, segments=segments, positions=positions, s=s))
 
     def linear(x, p):
-        return _layer(mix_linear, p, x, s), None
+        return _layer(mix_linear, p, x, s), x if taps else None
 
     def group(x, p):
         # A scan inside the scan: one DeltaNet layer is compiled instead of three.
-        x, _ = jax.lax.scan(jax.checkpoint(linear) if remat else linear, x, p[0])
-        return _layer(mix_full, p[1], x, s), None
+        x, entering = jax.lax.scan(jax.checkpoint(linear) if remat else linear, x, p[0])
+        if taps:
+            entering = jnp.concatenate([entering, x[None]])
+        return _layer(mix_full, p[1], x, s), entering
 
     x = params["embed"].astype(dtype)[tokens]
-    body = jax.checkpoint(group) if remat else group
-    x, _ = jax.lax.scan(body, x, (params["linear"], params["full"]))
-    return rms_norm(x, params["norm"], s.eps)
+    x, entering = jax.lax.scan(group, x, (params["linear"], params["full"]))
+    hidden = rms_norm(x, params["norm"], s.eps)
+    if not taps:
+        return hidden
+    return hidden, entering.reshape(-1, *x.shape)[jnp.asarray(taps)]
 
 
 def mtp_forward(params, hidden, next_tokens, segments, s: ModelShape):
@@ -188,12 +194,13 @@ def mtp_forward(params, hidden, next_tokens, segments, s: ModelShape):
     embedded = params["embed"].astype(hidden.dtype)[next_tokens]
     x = _dot(jnp.concatenate([rms_norm(embedded, p["embed_norm"], s.eps),
                               rms_norm(hidden, p["hidden_norm"], s.eps)], -1), p["fc"])
-    mixer = partial(attention, segments=segments, s=s,
-                    positions=1 + jnp.arange(next_tokens.shape[1]))
+    mixer = jax.checkpoint(partial(attention, segments=segments, s=s,
+                                   positions=1 + jnp.arange(next_tokens.shape[1])))
     return rms_norm(_layer(mixer, p["layer"], x, s), p["norm"], s.eps)
 
 
 def logits_of(params, hidden):
-    """Return float32 logits [... V] through the tied head."""
-    return jnp.einsum("...d,vd->...v", hidden, params["embed"].astype(hidden.dtype),
+    """Return float32 logits [... V] through the head [V D], or the embedding when it is tied."""
+    head = params["head"] if "head" in params else params["embed"]
+    return jnp.einsum("...d,vd->...v", hidden, head.astype(hidden.dtype),
                       preferred_element_type=jnp.float32)

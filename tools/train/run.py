@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from tools.train.batches import TokenIds, load_streams
 from tools.train.evaluate import held_out, samples
 from tools.train.export import export
+from tools.train.fake_quant import fake_quant_params
 from tools.train.loop import Plan, knobs_at, make_step, train
 from tools.train.model import init_params
 from tools.train.optimizer import make_optimizer
@@ -44,7 +45,8 @@ def make_plan(arguments, tokenizer, manifest: dict) -> Plan:
     tokens = sum(row["tokens"] for row in streams)
     return Plan(
         shape=PRESETS[arguments.preset], ids=token_ids(tokenizer), rows=arguments.rows,
-        length=arguments.length, long_length=arguments.long_length, seconds=arguments.seconds,
+        length=arguments.length, long_length=arguments.long_length,
+        last_length=arguments.last_length, nvfp4=arguments.nvfp4, seconds=arguments.seconds,
         peak=arguments.peak, optimizer=arguments.optimizer, remat=arguments.remat,
         dtype=jnp.dtype(arguments.dtype), seed=arguments.seed,
         bytes_per_token=sum(row["text_bytes"] for row in streams) / tokens)
@@ -80,6 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--length", type=int, default=1024)
     parser.add_argument("--long-length", type=int, default=2048)
+    parser.add_argument("--last-length", type=int, default=4096)
+    parser.add_argument("--nvfp4", action="store_true",
+                        help="end with four-bit weights in the forward, export them as NVFP4")
     parser.add_argument("--peak", type=float, default=3e-3)
     parser.add_argument("--optimizer", choices=("muon", "adamw"), default="muon")
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
@@ -108,7 +113,9 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     params, figures = train(plan, streams, arguments.out / "state.pickle", resume=arguments.resume,
                             max_steps=arguments.max_steps, say=lambda text: print(text, flush=True))
-    export(params, plan.shape, tokenizer_path, arguments.out / "checkpoint")
+    export(params, plan.shape, tokenizer_path, arguments.out / "checkpoint", nvfp4=plan.nvfp4)
+    if plan.nvfp4:  # what is shipped is what is judged
+        params = jax.jit(fake_quant_params)(params, jnp.float32(1.0))
     figures["held_out"] = held_out(params, shards, shape=plan.shape, ids=plan.ids,
                                    dtype=plan.dtype, limit=arguments.eval_tokens)
     figures["samples"] = samples(params, tokenizer, shape=plan.shape, dtype=plan.dtype)

@@ -27,12 +27,12 @@ def test_files_are_those_of_the_card(name):
         assert f"| `{file}` | `{digest}` |" in card
 
 
-@pytest.mark.parametrize("name", ["nano", "mini"])
-def test_config_is_that_of_the_preset(name):
+@pytest.mark.parametrize(("name", "preset"), [("nano", "nano"), ("mini", "mini-8")])
+def test_config_is_that_of_the_preset(name, preset):
     tokenizer = load_tokenizer(DEMO / name / "tokenizer.json")
     assert tokenizer.get_vocab_size() == 8192
     assert json.loads((DEMO / name / "config.json").read_text()) == hf_config(
-        PRESETS[name], end_of_text=tokenizer.token_to_id("<|endoftext|>"), pad=8191)
+        PRESETS[preset], end_of_text=tokenizer.token_to_id("<|endoftext|>"), pad=8191)
     assert (DEMO / name / "chat_template.jinja").read_text() == TEMPLATE_PATH.read_text()
 
 

@@ -80,6 +80,26 @@ def rms_norm(x, weight, eps):
     return (y * (1.0 + weight)).astype(x.dtype)
 
 
+@jax.custom_vjp
+def look_up(table, tokens):
+    """Return rows [... D] of table [V D]; the gradient is one matrix product.
+
+    Added row by row, the few most frequent tokens would make the devices wait for each other.
+    """
+    return table[tokens]
+
+
+def _look_up_backward(kept, gradient):
+    tokens, rows = kept
+    flat = gradient.reshape(-1, gradient.shape[-1])
+    marks = jax.nn.one_hot(tokens.reshape(-1), rows, dtype=flat.dtype)
+    total = jnp.einsum("tv,td->vd", marks, flat, preferred_element_type=jnp.float32)
+    return total.astype(gradient.dtype), None
+
+
+look_up.defvjp(lambda table, tokens: (table[tokens], (tokens, table.shape[0])), _look_up_backward)
+
+
 def _dot(x, weight):
     return jnp.matmul(x, weight.astype(x.dtype))
 
@@ -180,7 +200,7 @@ def forward(params, tokens, segments, s: ModelShape, *, dtype=jnp.bfloat16, rema
             entering = jnp.concatenate([entering, x[None]])
         return _layer(mix_full, p[1], x, s), entering
 
-    x = params["embed"].astype(dtype)[tokens]
+    x = look_up(params["embed"].astype(dtype), tokens)
     x, entering = jax.lax.scan(group, x, (params["linear"], params["full"]))
     hidden = rms_norm(x, params["norm"], s.eps)
     if not taps:
@@ -191,7 +211,7 @@ def forward(params, tokens, segments, s: ModelShape, *, dtype=jnp.bfloat16, rema
 def mtp_forward(params, hidden, next_tokens, segments, s: ModelShape):
     """Return MTP hidden states [B T D]: row t joins h_t and token t+1 and speaks of token t+2."""
     p = params["mtp"]
-    embedded = params["embed"].astype(hidden.dtype)[next_tokens]
+    embedded = look_up(params["embed"].astype(hidden.dtype), next_tokens)
     x = _dot(jnp.concatenate([rms_norm(embedded, p["embed_norm"], s.eps),
                               rms_norm(hidden, p["hidden_norm"], s.eps)], -1), p["fc"])
     mixer = jax.checkpoint(partial(attention, segments=segments, s=s,

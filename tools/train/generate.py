@@ -4,7 +4,8 @@
         --rows 2048 --length 1024 --seconds 150
 --data holds tokenizer.json and prompts/prompts.train.npz; --out gets rows.NNN.npz with tokens
 uint16 [R, T+1] and written bool [R, T+1], and figures.json. 15 % of the rows are sampled at
-temperature 0.7, the rest is greedy; tokens beyond the third period of a loop are not "written".
+temperature 0.7, the rest is greedy; tokens beyond the third period of a loop are not "written",
+and a few tokens later the answer is closed.
 """
 
 import argparse

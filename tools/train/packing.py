@@ -1,7 +1,8 @@
 """Rows that never idle: each feeds a prompt, writes an answer, and takes the next prompt.
 
 One `lax.scan` step a token for all rows. A row feeds its prompt, then its own picks until a stop
-token or the prompt's limit, then <|endoftext|>; there its document ends and its state is reset.
+token, the prompt's limit or a loop, then <|endoftext|>; there its document ends and its state is
+reset.
 Letters: R rows, T tokens of a row, M prompts.
 """
 
@@ -17,12 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from tools.train.decode import State, decode_step, empty_state, grown
+from tools.train.repeats import LONGEST_PERIOD, allowed_repeats
 from tools.train.shapes import ModelShape
 
 TEMPERATURE = 0.7
 SAMPLED_SHARE = 0.15  # of the rows; prompts come to rows in random order
 STAGES = 4  # a row is written in so many parts, each with a larger cache
 SHORTEST_LIMIT, LONGEST_LIMIT = 128, 384  # new tokens of a prompt
+PATIENCE = 8  # tokens of a loop after which an answer is closed
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ class Carry(NamedTuple):
     number: jax.Array  # [R] int32, prompt of the row
     fed: jax.Array  # [R] int32, prompt tokens taken
     new: jax.Array  # [R] int32, tokens written in this document
+    recent: jax.Array  # [R 32] int32, tokens of the document before `token`, newest first, or -1
+    repeats: jax.Array  # [R 32] int32, last tokens that equal those 1, 2, ... 32 before them
     taken: jax.Array  # [] int32, prompts taken by all rows
 
 
@@ -84,8 +89,9 @@ def first_carry(plan: Plan, prompts: Prompts, taken) -> Carry:
     number = (taken + jnp.arange(rows, dtype=jnp.int32)) % len(prompts.first)
     state = empty_state(plan.shape, rows, plan.stages()[0][1], plan.dtype)
     token = prompts.tokens[prompts.first[number]].astype(jnp.int32)
-    return Carry(state, token, jnp.ones(rows, bool), number, zero + 1, zero,
-                 jnp.asarray(taken + rows, jnp.int32))
+    no_repeats = jnp.zeros((rows, LONGEST_PERIOD), jnp.int32)
+    return Carry(state, token, jnp.ones(rows, bool), number, zero + 1, zero, no_repeats - 1,
+                 no_repeats, jnp.asarray(taken + rows, jnp.int32))
 
 
 def _pick(logits, key, sampled: int):
@@ -103,7 +109,8 @@ def _advance(carry: Carry, pick, prompts: Prompts, plan: Plan):
     asks = ~ended & (carry.fed < prompts.size[carry.number])
     answers = ~ended & ~asks
     stopped = jnp.isin(carry.token, jnp.asarray(plan.stops)) & (carry.new > 0)
-    closes = answers & (stopped | (carry.new >= prompts.limit[carry.number]))
+    loops = jnp.any(carry.repeats >= jnp.asarray(allowed_repeats()) + PATIENCE, 1)
+    closes = answers & (stopped | loops | (carry.new >= prompts.limit[carry.number]))
     written = answers & ~closes
     number = (carry.taken + jnp.cumsum(ended) - 1) % len(prompts.first)
     number = jnp.where(ended, number, carry.number).astype(jnp.int32)
@@ -111,8 +118,11 @@ def _advance(carry: Carry, pick, prompts: Prompts, plan: Plan):
     # A prompt that holds <|endoftext|> never comes: prompts are parts of one document.
     given = prompts.tokens[jnp.minimum(prompts.first[number] + fed, len(prompts.tokens) - 1)]
     token = jnp.where(written, pick, jnp.where(closes, plan.end, given.astype(jnp.int32)))
+    recent = jnp.concatenate([carry.token[:, None], carry.recent[:, :-1]], 1)
+    recent = jnp.where(ended[:, None], -1, recent)
+    repeats = jnp.where(recent == token[:, None], carry.repeats + 1, 0)
     return Carry(carry.state, token, ended, number, fed + (ended | asks),
-                 jnp.where(ended, 0, carry.new + written),
+                 jnp.where(ended, 0, carry.new + written), recent, repeats,
                  carry.taken + jnp.sum(ended, dtype=jnp.int32)), written
 
 

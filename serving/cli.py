@@ -31,6 +31,8 @@ def serve(settings: Settings) -> None:
         return tandem_jax.LLM(
             settings.model,
             drafter=settings.drafter,
+            draft_model=settings.draft_model,
+            tap=settings.tap,
             max_context=settings.max_context,
             dtype=settings.dtype,
             node_budget=settings.node_budget,

@@ -13,6 +13,8 @@ class Settings:
     host: str = "127.0.0.1"  # address to listen on
     port: int = 8000  # 0: any free port
     drafter: str = "auto"  # name in the table of drafters
+    draft_model: str | None = None  # a block drafter's directory or shipped name, None = its own
+    tap: str | None = None  # "output" or "entry", None = what the draft model says
     max_context: int | None = None  # tokens of prompt and answer together, None = the model's
     dtype: str = "auto"  # type of weights and activations
     node_budget: int = 16  # most tree rows one round verifies

@@ -12,12 +12,14 @@ import jax
 
 from tandem_jax.config import EngineConfig
 from tandem_jax.drafters import Drafter, drafter_class, make_drafter
+from tandem_jax.engine.available import head_warnings, refusal
 from tandem_jax.engine.describe import describe
 from tandem_jax.engine.engine import Engine
 from tandem_jax.engine.events import RoundEvent
 from tandem_jax.engine.executables import keep_executables
 from tandem_jax.errors import ConfigError
 from tandem_jax.loading import load_model, open_model
+from tandem_jax.loading_drafter import drafter_for
 from tandem_jax.sampling.params import SamplingParams
 from tandem_jax.text import ChatTemplate, Detokenizer, Tokenizer, stop_token_ids
 from tandem_jax.tree import DraftTree
@@ -70,9 +72,11 @@ class LLM:
     """A model ready to write.
 
     model: directory of a checkpoint in Hugging Face layout, or "mini" / "nano" (shipped).
-    drafter: a name of `tandem_jax.drafters.DRAFTERS`. dtype "auto" is float32 on a CPU and
-    bfloat16 elsewhere. progress(phase, done, total) is called while loading, compiling and
-    prefilling. Raises CheckpointError or ConfigError.
+    drafter: a name of `tandem_jax.drafters.DRAFTERS`. draft_model: directory of a block drafter
+    (DFlash2, DFlash), or "mini-b16", "mini-b8", "nano-b8" (shipped); a shipped model takes its own
+    unless told. tap: "output" or "entry", against what that checkpoint says. dtype "auto" is
+    float32 on a CPU and bfloat16 elsewhere. progress(phase, done, total) is called while loading,
+    compiling and prefilling. Raises CheckpointError or ConfigError.
     """
 
     def __init__(
@@ -80,6 +84,8 @@ class LLM:
         model: str | Path,
         *,
         drafter: str = "auto",
+        draft_model: str | Path | None = None,
+        tap: str | None = None,
         max_context: int | None = None,
         dtype: str = "auto",
         node_budget: int = 16,
@@ -93,7 +99,9 @@ class LLM:
         if dtype == "auto":
             dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
         opened, config, _, warnings = open_model(model, dtype)
-        self.warnings = (*warnings, *_head_warnings(kind.name, kind.uses_model_head, config.mtp))
+        draft = drafter_for(drafter, draft_model, opened.path, config, dtype=dtype, tap=tap)
+        self.warnings = (*warnings, *head_warnings(drafter, config.mtp, draft is not None))
+        self.warnings += () if draft is None else draft.warnings
         for line in self.warnings:
             log.warning("%s: %s", opened.path.name, line)
         self.tokenizer = Tokenizer.from_directory(opened.path)
@@ -108,11 +116,13 @@ class LLM:
         settings = EngineConfig(max_context=self.max_context, dtype=dtype, **engine_options)
         keep_executables()
         self.model_name, self.drafter_name = opened.path.resolve().name, drafter
+        self.draft_model = None if draft is None else draft.name
         self._progress = progress
         self.engine = Engine(
             load_model(model, dtype, progress),
             settings,
             node_budget=node_budget,
+            draft=None if draft is None else draft.load(dtype, progress),
             use_mtp=kind.uses_model_head,
             stop_ids=stop_ids,
         )
@@ -207,18 +217,15 @@ class LLM:
         return {
             "model": self.model_name,
             "drafter": self.drafter_name,
+            "draft_model": self.draft_model,
             **describe(self.engine),
             "warnings": list(self.warnings),
         }
 
     def _drafter(self, name: str) -> Drafter:
-        _head_warnings(name, drafter_class(name).uses_model_head, self.engine.model.config.mtp)
-        needs = drafter_class(name).uses_model_head and self.engine.model.config.mtp
-        if needs and self.engine.state.mtp_kv is None:
-            raise ConfigError(
-                f"the drafter {name!r} needs the MTP head, which this LLM was opened without",
-                hint="open it with drafter='auto' or drafter='mtp'",
-            )
+        error = refusal(self.engine, name)
+        if error is not None:
+            raise error
         return make_drafter(name, vocab_size=self.tokenizer.vocab_size)
 
     def _complete(
@@ -245,21 +252,6 @@ class LLM:
             seconds=time.perf_counter() - started,
             trace=tuple(trees),
         )
-
-
-def _head_warnings(name: str, wants_head: bool, has_head: bool) -> tuple[str, ...]:
-    """What to say if a drafter wants an MTP head that the checkpoint lacks.
-
-    Raises ConfigError for the drafter that has nothing else to draft from.
-    """
-    if not wants_head or has_head:
-        return ()
-    if name == "mtp":
-        raise ConfigError(
-            "the drafter 'mtp' needs an MTP head, and this checkpoint has none",
-            hint="use drafter 'lookup' or 'auto'",
-        )
-    return ("the checkpoint has no MTP head: only the lookup drafter guesses",)
 
 
 def _context(asked: int | None, model: int) -> int:

@@ -4,7 +4,8 @@ Everything that can be wrong is found in the headers, before any device memory i
 is filled layer by layer in a donated buffer, so the peak is the weights plus one layer.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -18,12 +19,9 @@ import checkpoints
 from checkpoints import Checkpoint, Nvfp4Module
 from tandem_jax.errors import CheckpointError, ConfigError
 from tandem_jax.models import MODELS
-from tandem_jax.models.attention import AttentionWeights
 from tandem_jax.models.config import HybridConfig
-from tandem_jax.models.delta_net import DeltaWeights
 from tandem_jax.models.family import Family, Leaf
-from tandem_jax.models.hybrid import HybridWeights, Model, MtpWeights
-from tandem_jax.models.mlp import MlpWeights
+from tandem_jax.models.hybrid import Model, assemble
 from tandem_jax.quant.declared import DENSE, declared_format
 from tandem_jax.quant.dense import Dense
 
@@ -59,6 +57,20 @@ def resolve_model(model: str | Path) -> Path:
     return Path(model)
 
 
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """What is wrong with a checkpoint, as an error that a user is told."""
+    try:
+        yield
+    except checkpoints.CheckpointError as error:
+        raise CheckpointError(str(error), hint=error.hint) from error
+
+
+def open_directory(path: Path) -> Checkpoint:
+    """The headers of a checkpoint directory; raises checkpoints.CheckpointError."""
+    return checkpoints.open_checkpoint(path)
+
+
 def open_model(
     model: str | Path, dtype: str | None = None
 ) -> tuple[Checkpoint, HybridConfig, Family, tuple[str, ...]]:
@@ -67,7 +79,7 @@ def open_model(
     `dtype` is that of the weights once loaded, which a warning names. Raises CheckpointError or
     ConfigError; uses no device memory.
     """
-    try:
+    with user_errors():
         opened = checkpoints.open_checkpoint(resolve_model(model))
         family = find_family(opened.config)
         config = family.read_config(opened.config)
@@ -79,8 +91,6 @@ def open_model(
         if HEAD in opened.tensors and config.tied:
             warnings.append(f"{HEAD} is stored beside tie_word_embeddings = true and is not used")
         warnings += check_leaves(opened, family.leaves(config), dtype, optional=spare)
-    except checkpoints.CheckpointError as error:
-        raise CheckpointError(str(error), hint=error.hint) from error
     return opened, config, family, tuple(warnings)
 
 
@@ -176,36 +186,6 @@ def _load_leaf(
     return array
 
 
-def _assemble(config: HybridConfig, fields: dict[str, object]) -> HybridWeights:
-    """The weights dataclass of a flat table of fields ("delta.qkv" -> array or format)."""
-
-    def part(kind, prefix: str, **extra):
-        own = {
-            name.removeprefix(prefix): value
-            for name, value in fields.items()
-            if name.startswith(prefix) and "." not in name.removeprefix(prefix)
-        }
-        return kind(**own, **extra)
-
-    mtp = None
-    if config.mtp:
-        mtp = part(
-            MtpWeights,
-            "mtp.",
-            attention=part(AttentionWeights, "mtp.attention."),
-            mlp=part(MlpWeights, "mtp.mlp."),
-        )
-    return HybridWeights(
-        embed=fields["embed"],
-        norm=fields["norm"],
-        head=fields.get("head"),
-        delta=part(DeltaWeights, "delta."),
-        attention=part(AttentionWeights, "attention."),
-        mlp=part(MlpWeights, "mlp."),
-        mtp=mtp,
-    )
-
-
 def load_fields(
     opened: Checkpoint,
     leaves: Iterable[Leaf],
@@ -238,5 +218,5 @@ def load_model(
     """
     opened, config, family, warnings = open_model(model, jnp.dtype(dtype).name)
     fields = load_fields(opened, family.leaves(config), dtype, progress)
-    weights = _assemble(config, fields)
+    weights = assemble(config, fields)
     return LoadedModel(config, weights, opened.path, opened, warnings)

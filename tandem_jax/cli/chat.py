@@ -8,9 +8,11 @@ import typer
 from tandem_jax.cli.options import (
     SHIPPED,
     DrafterOption,
+    DraftModelOption,
     MaxContextOption,
     MaxTokensOption,
     ModelOption,
+    TapOption,
 )
 from tandem_jax.errors import RequestError
 
@@ -28,19 +30,22 @@ def chat(
     model: ModelOption = SHIPPED,
     max_tokens: MaxTokensOption = 512,
     drafter: DrafterOption = "auto",
+    draft_model: DraftModelOption = None,
+    tap: TapOption = None,
     max_context: MaxContextOption = None,
     system: SystemOption = "",
 ) -> None:
     """Talk with a model; /quit or Ctrl-D ends the conversation."""
     from tandem_jax.cli import render
-    from tandem_jax.cli.session import open_llm
+    from tandem_jax.cli.session import Drafting, open_llm
     from tandem_jax.sampling.params import SamplingParams
 
     params = SamplingParams(max_tokens=max_tokens)
     if importlib.util.find_spec("readline"):
         importlib.import_module("readline")  # line editing and history for input()
     with render.ProgressLine() as progress:
-        llm = open_llm(model, drafter, max_context=max_context, progress=progress)
+        drafting = Drafting(drafter, draft_model, tap)
+        llm = open_llm(model, drafting, max_context=max_context, progress=progress)
         render.err().print(f"{llm.model_name}, drafter {llm.drafter_name}. {HELP}", style="dim")
         converse(llm, params, system, render.out())
 

@@ -4,7 +4,15 @@ from typing import Annotated
 
 import typer
 
-from tandem_jax.cli.options import SHIPPED, DrafterOption, JsonOption, MaxTokensOption, ModelOption
+from tandem_jax.cli.options import (
+    SHIPPED,
+    DrafterOption,
+    DraftModelOption,
+    JsonOption,
+    MaxTokensOption,
+    ModelOption,
+    TapOption,
+)
 
 # Code in which each function resembles the one before: both kinds of guess have something to do.
 PROMPT = '''def add(a, b):
@@ -24,12 +32,15 @@ def demo(
     prompt: PromptOption = PROMPT,
     max_tokens: MaxTokensOption = 96,
     drafter: DrafterOption = "auto",
+    draft_model: DraftModelOption = None,
+    tap: TapOption = None,
     json: JsonOption = False,
 ) -> None:
     """Let a shipped model write, coloured by who guessed each token, and check it is lossless."""
-    from tandem_jax.cli.session import Request, answer
+    from tandem_jax.cli.session import Drafting, Request, answer
     from tandem_jax.sampling.params import SamplingParams
 
     params = SamplingParams(max_tokens=max_tokens, ignore_eos=True)
-    request = Request(model, drafter, prompt, params, verify=True)
+    drafting = Drafting(drafter, draft_model, tap)
+    request = Request(model, drafting, prompt, params, verify=True)
     answer(request, as_json=json, echo_prompt=True)

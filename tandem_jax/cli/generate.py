@@ -9,11 +9,13 @@ import typer
 from tandem_jax.cli.options import (
     SHIPPED,
     DrafterOption,
+    DraftModelOption,
     IgnoreEosOption,
     JsonOption,
     MaxContextOption,
     MaxTokensOption,
     ModelOption,
+    TapOption,
 )
 from tandem_jax.errors import ConfigError
 
@@ -33,18 +35,21 @@ def generate(
     prompt_file: PromptFileOption = None,
     max_tokens: MaxTokensOption = 128,
     drafter: DrafterOption = "auto",
+    draft_model: DraftModelOption = None,
+    tap: TapOption = None,
     max_context: MaxContextOption = None,
     ignore_eos: IgnoreEosOption = False,
     verify: VerifyOption = False,
     json: JsonOption = False,
 ) -> None:
     """Continue a text; it goes to stdout, counts and speed go to stderr."""
-    from tandem_jax.cli.session import Request, answer
+    from tandem_jax.cli.session import Drafting, Request, answer
     from tandem_jax.sampling.params import SamplingParams
 
     params = SamplingParams(max_tokens=max_tokens, ignore_eos=ignore_eos)
     text = read_prompt(prompt, prompt_file)
-    request = Request(model, drafter, text, params, max_context=max_context, verify=verify)
+    drafting = Drafting(drafter, draft_model, tap)
+    request = Request(model, drafting, text, params, max_context=max_context, verify=verify)
     answer(request, as_json=json)
 
 

@@ -17,8 +17,24 @@ DrafterOption = Annotated[
     typer.Option(
         "--drafter",
         "-d",
-        help="Who guesses ahead: auto, none, lookup, mtp; to test the law also wrong, "
+        help="Who guesses ahead: auto, none, lookup, mtp, dflash2; to test the law also wrong, "
         "half-right, random. The text is the same with each.",
+    ),
+]
+DraftModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--draft-model",
+        help="Checkpoint directory of a block drafter (DFlash2, DFlash), or a shipped one: "
+        "mini-b16, mini-b8, nano-b8. Default: the one that ships with the model.",
+    ),
+]
+TapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tap",
+        help="What the draft model reads: output (behind its target layers) or entry (before "
+        "them). Default: what its checkpoint says.",
     ),
 ]
 MaxTokensOption = Annotated[int, typer.Option("--max-tokens", "-n", help="Most new tokens.")]

@@ -20,6 +20,7 @@ STYLES = {
     "wrong": "red",
     "half-right": "yellow",
     "random": "green",
+    "df2-greedy": "bright_magenta",
 }
 MEANINGS = {
     "target": "the model's own pick",
@@ -28,6 +29,7 @@ MEANINGS = {
     "wrong": "test drafter, always wrong",
     "half-right": "test drafter, right half of the time",
     "random": "test drafter, random trees",
+    "df2-greedy": "the block drafter beside the model",
 }
 # A model can write escape sequences; on a terminal they would be obeyed. Keep \t and \n.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 
-from tandem_jax.cli.options import SHIPPED, DrafterOption, MaxContextOption, ModelArgument
+from tandem_jax.cli.options import (
+    SHIPPED,
+    DrafterOption,
+    DraftModelOption,
+    MaxContextOption,
+    ModelArgument,
+    TapOption,
+)
 from tandem_jax.errors import ConfigError
 
 # By name, because arrows point down: `serving` imports tandem_jax, never the other way round.
@@ -24,6 +31,8 @@ def serve(
     host: HostOption = "127.0.0.1",
     port: PortOption = 8000,
     drafter: DrafterOption = "auto",
+    draft_model: DraftModelOption = None,
+    tap: TapOption = None,
     max_context: MaxContextOption = None,
     served_name: NameOption = None,
 ) -> None:
@@ -33,6 +42,8 @@ def serve(
         host=host,
         port=port,
         drafter=drafter,
+        draft_model=draft_model,
+        tap=tap,
         max_context=max_context,
         served_name=served_name,
     )

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -18,11 +18,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Drafting:
+    """Who guesses, as the command line asked for it."""
+
+    drafter: str = "auto"  # name of a drafter
+    draft_model: str | None = None  # directory or shipped name, None = the one that ships
+    tap: str | None = None  # "output" or "entry", None = what the draft model says
+
+
+@dataclass(frozen=True)
 class Request:
     """One answer as the command line asked for it; checked before any model is loaded."""
 
     model: str  # directory or shipped name
-    drafter: str  # name of a drafter, or "auto"
+    drafting: Drafting
     prompt: str  # text to continue, not empty
     params: SamplingParams
     max_context: int | None = None  # cache positions, None = the model's own
@@ -37,7 +46,7 @@ def answer(request: Request, *, as_json: bool, echo_prompt: bool = False) -> Non
     """Open the model and write the answer: streamed in colour, or as one JSON object."""
     with render.ProgressLine() as progress:
         llm = open_llm(
-            request.model, request.drafter, max_context=request.max_context, progress=progress
+            request.model, request.drafting, max_context=request.max_context, progress=progress
         )
         prompt_ids = llm.tokenizer.encode(request.prompt)
         if as_json:
@@ -57,15 +66,15 @@ def answer(request: Request, *, as_json: bool, echo_prompt: bool = False) -> Non
             console.print(_verdict(lossless))
 
 
-def open_llm(model: str, drafter: str, *, max_context: int | None, progress) -> "LLM":
+def open_llm(model: str, drafting: Drafting, *, max_context: int | None, progress) -> "LLM":
     """The model behind its front door; `progress(stage, done, total)` is told how far it is.
 
     Raises `ConfigError` for an unknown drafter before the model is read.
     """
     from tandem_jax import LLM
 
-    drafter_class(drafter)
-    return LLM(model, drafter=drafter, max_context=max_context, progress=progress)
+    drafter_class(drafting.drafter)
+    return LLM(model, **asdict(drafting), max_context=max_context, progress=progress)
 
 
 def print_json(record: Mapping[str, Any]) -> None:

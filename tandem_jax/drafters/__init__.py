@@ -2,6 +2,7 @@
 
 from importlib import import_module
 
+from tandem_jax.drafters.lattice import Lattice
 from tandem_jax.drafters.protocol import Drafter, DrafterSetup, HeadDraft
 from tandem_jax.errors import ConfigError
 
@@ -13,10 +14,19 @@ DRAFTERS = {
     "random": "tandem_jax.drafters.random_tree:RandomTreeDrafter",
     "lookup": "tandem_jax.drafters.lookup:LookupDrafter",
     "mtp": "tandem_jax.drafters.mtp:MtpDrafter",
+    "dflash2": "tandem_jax.drafters.dflash2:DFlash2Drafter",
     "auto": "tandem_jax.drafters.combined:CombinedDrafter",
 }
 
-__all__ = ["DRAFTERS", "Drafter", "DrafterSetup", "HeadDraft", "drafter_class", "make_drafter"]
+__all__ = [
+    "DRAFTERS",
+    "Drafter",
+    "DrafterSetup",
+    "HeadDraft",
+    "Lattice",
+    "drafter_class",
+    "make_drafter",
+]
 
 
 def drafter_class(name: str) -> type[Drafter]:

@@ -2,29 +2,34 @@
 
 from collections.abc import Sequence
 
+from tandem_jax.drafters.dflash2 import DFlash2Drafter
 from tandem_jax.drafters.lookup import LookupDrafter
 from tandem_jax.drafters.mtp import MtpDrafter
-from tandem_jax.drafters.protocol import Drafter, HeadDraft
+from tandem_jax.drafters.protocol import Drafter, HeadDraft, Lattice
 from tandem_jax.tree import DraftTree
 
 
 class CombinedDrafter(Drafter):
-    """Merges the model head's chain with the lookup tree and keeps the best nodes.
+    """Merges the chain of the draft head with the lookup tree and keeps the best nodes.
 
-    A node that both propose counts as the head's. A fixed node budget decides, no prices.
+    The head is the block drafter where one is loaded, else the model's own; the other one hears
+    nothing and declines. A node that head and lookup propose counts as the head's. A fixed node
+    budget decides, no prices.
     """
 
     name = "auto"
     uses_model_head = True
+    uses_draft_model = True
 
     def __init__(self, parts: Sequence[Drafter] | None = None) -> None:
-        self._parts = (MtpDrafter(), LookupDrafter()) if parts is None else tuple(parts)
+        default = (DFlash2Drafter(), MtpDrafter(), LookupDrafter())
+        self._parts = default if parts is None else tuple(parts)
 
     def reset(self, prompt_ids: Sequence[int], *, truth: Sequence[int] | None = None) -> None:
         for part in self._parts:
             part.reset(prompt_ids, truth=truth)
 
-    def observe(self, tokens: Sequence[int], head: HeadDraft | None) -> None:
+    def observe(self, tokens: Sequence[int], head: HeadDraft | Lattice | None) -> None:
         for part in self._parts:
             part.observe(tokens, head)
 

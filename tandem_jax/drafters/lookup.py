@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from tandem_jax.drafters.ngrams import MAX_ORDER, NgramIndex
-from tandem_jax.drafters.protocol import Drafter, HeadDraft, check_anchor
+from tandem_jax.drafters.protocol import Drafter, HeadDraft, Lattice, check_anchor
 from tandem_jax.tree import DraftTree
 
 _MAX_DEPTH = 16
@@ -41,7 +41,7 @@ class LookupDrafter(Drafter):
     def reset(self, prompt_ids: Sequence[int], *, truth: Sequence[int] | None = None) -> None:
         self._index.rebuild(prompt_ids)
 
-    def observe(self, tokens: Sequence[int], head: HeadDraft | None) -> None:
+    def observe(self, tokens: Sequence[int], head: HeadDraft | Lattice | None) -> None:
         self._index.extend(tokens)
 
     def propose(self, anchor: int, max_nodes: int, max_depth: int) -> DraftTree | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tandem_jax.drafters.protocol import Drafter, HeadDraft
+from tandem_jax.drafters.protocol import Drafter, HeadDraft, Lattice
 from tandem_jax.tree import DraftTree
 
 
@@ -25,9 +25,9 @@ class MtpDrafter(Drafter):
     def reset(self, prompt_ids: Sequence[int], *, truth: Sequence[int] | None = None) -> None:
         self._latest.clear()
 
-    def observe(self, tokens: Sequence[int], head: HeadDraft | None) -> None:
+    def observe(self, tokens: Sequence[int], head: HeadDraft | Lattice | None) -> None:
         # A draft belongs to one anchor: when a round brings none, the old one is stale.
-        self._latest.append(head)
+        self._latest.append(head if isinstance(head, HeadDraft) else None)
 
     def propose(self, anchor: int, max_nodes: int, max_depth: int) -> DraftTree | None:
         head = self._latest[0] if self._latest else None

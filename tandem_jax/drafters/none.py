@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tandem_jax.drafters.protocol import Drafter, HeadDraft
+from tandem_jax.drafters.protocol import Drafter, HeadDraft, Lattice
 
 
 class NoneDrafter(Drafter):
@@ -13,7 +13,7 @@ class NoneDrafter(Drafter):
     def reset(self, prompt_ids: Sequence[int], *, truth: Sequence[int] | None = None) -> None:
         """Nothing to remember."""
 
-    def observe(self, tokens: Sequence[int], head: HeadDraft | None) -> None:
+    def observe(self, tokens: Sequence[int], head: HeadDraft | Lattice | None) -> None:
         """Nothing to learn."""
 
     def propose(self, anchor: int, max_nodes: int, max_depth: int) -> None:

@@ -12,12 +12,16 @@ from typing import ClassVar
 
 import numpy as np
 
+from tandem_jax.drafters.lattice import Lattice
 from tandem_jax.tree import DraftTree
 
 
 @dataclass(frozen=True, eq=False)
 class HeadDraft:
-    """The model head's own guess, computed on the device beside the round it follows."""
+    """The guess of the model's own head, computed on the device beside the round it follows.
+
+    A block drafter's guess is a `Lattice` instead.
+    """
 
     tokens: np.ndarray  # [K] int32, guessed tokens; the first one comes right after the anchor
     probs: np.ndarray  # [K] float32, the head's probability of each given the ones before
@@ -42,6 +46,7 @@ class Drafter(ABC):
 
     name: ClassVar[str]  # as in the DRAFTERS table
     uses_model_head: ClassVar[bool] = False  # wants a HeadDraft with what it observes
+    uses_draft_model: ClassVar[bool] = False  # wants a Lattice, from a block drafter
     needs_truth: ClassVar[bool] = False  # wants the plain text first, for tests of the engine
 
     @classmethod
@@ -57,7 +62,7 @@ class Drafter(ABC):
         """
 
     @abstractmethod
-    def observe(self, tokens: Sequence[int], head: HeadDraft | None) -> None:
+    def observe(self, tokens: Sequence[int], head: HeadDraft | Lattice | None) -> None:
         """Take in newly committed tokens, the last of which is the next anchor.
 
         Called for every committed token: the first one, which prefill picks, and those of
@@ -92,7 +97,7 @@ class TruthDrafter(Drafter):
         self._truth[:] = [] if truth is None else [int(token) for token in truth]
         self._committed.clear()
 
-    def observe(self, tokens: Sequence[int], head: HeadDraft | None) -> None:
+    def observe(self, tokens: Sequence[int], head: HeadDraft | Lattice | None) -> None:
         self._committed.extend(int(token) for token in tokens)
 
     def upcoming(self, anchor: int, length: int) -> list[int]:

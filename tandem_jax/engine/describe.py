@@ -1,10 +1,12 @@
 """What an engine runs and why, as plain data: for `tandem info`, `/props` and bug reports."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
 
-from tandem_jax.drafters import DRAFTERS, drafter_class
+from tandem_jax.drafters import DRAFTERS
+from tandem_jax.engine.available import refusal
 from tandem_jax.engine.engine import Engine
 
 
@@ -15,7 +17,7 @@ def describe(engine: Engine) -> dict[str, Any]:
     bit, else "near-tie"; `ops` names each op's implementation and why the others were passed over.
     """
     config = engine.model.config
-    leaves = jax.tree.leaves(engine.model.weights)
+    leaves = jax.tree.leaves(replace(engine.model.weights, draft=None))
     device = leaves[0].devices().pop()
     ops = {}
     for choice in (engine.plan.delta_scan, engine.plan.tree_attention):
@@ -41,9 +43,24 @@ def describe(engine: Engine) -> dict[str, Any]:
         "compiled": [f"{kind} {n}x{size}" for kind, n, size in sorted(engine.executables.built)],
         "matmul_precision": "highest",
         "ops": ops,
-        "drafters": [
-            name
-            for name in DRAFTERS
-            if config.mtp or not drafter_class(name).uses_model_head or name == "auto"
-        ],
+        "block_drafter": _block_drafter(engine),
+        "drafters": [name for name in DRAFTERS if refusal(engine, name) is None],
+    }
+
+
+def _block_drafter(engine: Engine) -> dict[str, Any] | None:
+    """Facts about the block drafter beside the model, None without one."""
+    draft = engine.options.draft
+    if draft is None:
+        return None
+    return {
+        "family": draft.family,
+        "parameters": sum(leaf.size for leaf in jax.tree.leaves(engine.model.weights.draft)),
+        "layers": draft.layers,
+        "block_size": draft.block,
+        "window": max((w for w in draft.windows if w is not None), default=None),
+        "tap": draft.tap,
+        "taps_before_layers": list(draft.taps),
+        "candidates": draft.top_k,
+        "lattice_temperature": draft.temperature,
     }

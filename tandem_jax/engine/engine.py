@@ -2,18 +2,20 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import jax
 import numpy as np
 
 from tandem_jax.config import EngineConfig
-from tandem_jax.drafters import Drafter, HeadDraft
+from tandem_jax.drafters import Drafter, HeadDraft, Lattice
 from tandem_jax.engine.buckets import fit_bucket, prompt_chunks, row_buckets
 from tandem_jax.engine.events import RoundEvent
 from tandem_jax.engine.executables import Executables, Shapes, pack_chunk
 from tandem_jax.engine.round import Live, run_round
-from tandem_jax.engine.steps import RoundResult, StepOptions, empty_state
+from tandem_jax.engine.steps import RoundResult, StepOptions, empty_state, read_head
 from tandem_jax.errors import ContextLengthError, EmptyPromptError, RequestError
+from tandem_jax.models.dflash2 import DraftModel
 from tandem_jax.models.hybrid import Model
 from tandem_jax.ops.plan import make_plan
 from tandem_jax.sampling.params import SamplingParams
@@ -33,6 +35,7 @@ class Engine:
         config: EngineConfig,
         *,
         node_budget: int = 16,
+        draft: DraftModel | None = None,
         use_mtp: bool = True,
         want_logits: bool = False,
         delta_scan: str | None = None,
@@ -40,21 +43,29 @@ class Engine:
     ):
         """`node_budget`: most drafted nodes a round, until prices decide; `stop_ids`: the model's.
 
+        `draft` is a block drafter that runs beside every step, in place of the MTP head.
         `want_logits` keeps the logits of the last round in `last_logits` (tests); `delta_scan`
         names an implementation of the DeltaNet op instead of the best one.
         """
         platform = jax.default_backend()
+        if draft is not None:
+            model = replace(model, weights=replace(model.weights, draft=draft.weights))
         self.model, self.config = model, config
         self.plan = make_plan(platform, delta_scan=delta_scan)
         self.row_buckets = row_buckets(config, platform)
         self.node_budget = min(node_budget, self.row_buckets[-1] - 1)
         self.stop_ids = frozenset(stop_ids)
-        depth = config.mtp_depth if use_mtp and model.config.mtp else 0
-        self.state = empty_state(model.config, config, mtp_cache=depth > 0)
+        with_mtp = use_mtp and model.config.mtp and draft is None
+        self.options = StepOptions(
+            config.mtp_depth if with_mtp else 0, want_logits, draft.config if draft else None
+        )
+        self.state = empty_state(
+            model.config, config, self.options.mtp_depth > 0, self.options.draft
+        )
         self.pages = PageTable(
             config.slots, config.pages_per_slot, config.slots * config.pages_per_slot
         )
-        shapes = Shapes(model.config, config, self.plan, StepOptions(depth, want_logits))
+        shapes = Shapes(model.config, config, self.plan, self.options)
         self.executables = Executables(shapes, model.weights, self.state)
         self.last_logits: jax.Array | None = None  # of the last step, if `want_logits`
         self._free = list(range(config.slots))
@@ -124,7 +135,8 @@ class Engine:
         step = self.executables.get(("round", len(trees), rows))
         packed = pack_trees(trees, seats, rows)
         self.state, result, self.last_logits = step(self.model.weights, self.state, packed)
-        return [RoundResult.from_line(line, rows) for line in np.asarray(result)]
+        lines = np.asarray(result)
+        return [RoundResult.from_line(line, rows, self.options.draft) for line in lines]
 
     def seat(self, live: Live, rows: int) -> Seat:
         """The seat of a request, with pages for every token this round may commit."""
@@ -133,13 +145,9 @@ class Engine:
         pages = self.pages.grow(live.slot, last // self.config.page_tokens + 1)
         return Seat(live.slot, live.length, limit, pages)
 
-    def head_draft(self, tokens: np.ndarray, probs: np.ndarray) -> HeadDraft | None:
-        """What the MTP head drafted beside a step, None if it does not run."""
-        return HeadDraft(tokens, probs) if len(tokens) else None
-
     def _prefill(
         self, slot: int, prompt: np.ndarray, progress: Callable[[str, int, int], None] | None
-    ) -> tuple[int, HeadDraft | None]:
+    ) -> tuple[int, HeadDraft | Lattice | None]:
         page, result = self.config.page_tokens, np.zeros(1, np.int32)
         for start, count, size in prompt_chunks(len(prompt), page, self.config.prefill_buckets):
             pages = self.pages.grow(slot, start // page + 1)
@@ -151,5 +159,4 @@ class Engine:
             result = np.asarray(out)
             if progress is not None:
                 progress("prefill", end, len(prompt))
-        k = (len(result) - 1) // 2
-        return int(result[0]), self.head_draft(result[1 : 1 + k], result[1 + k :].view(np.float32))
+        return int(result[0]), read_head(result[1:], self.options.draft)

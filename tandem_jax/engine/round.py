@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tandem_jax.drafters import Drafter, HeadDraft
+from tandem_jax.drafters import Drafter
 from tandem_jax.engine.events import RoundEvent
 from tandem_jax.engine.steps import RoundResult
 from tandem_jax.tree import DraftTree
@@ -32,8 +32,6 @@ class Device(Protocol):
 
     def verify(self, trees: Sequence[DraftTree], seats: Sequence[Seat]) -> list[RoundResult]: ...
 
-    def head_draft(self, tokens, probs) -> HeadDraft | None: ...
-
 
 def run_round(
     device: Device,
@@ -52,7 +50,7 @@ def run_round(
     tokens = [*tree.tokens[result.path[1:]].tolist(), result.bonus]
     names = tree.source_names
     sources = [*(names[row] for row in result.path[1:]), "target"]
-    drafter.observe(tokens, device.head_draft(result.mtp_tokens, result.mtp_probs))
+    drafter.observe(tokens, result.head)
     kept, reason = cut(tokens, live.remaining, live.stop)
     event = RoundEvent(
         tokens=tuple(tokens[:kept]),

@@ -3,12 +3,15 @@
 Each takes the weights, the donated state and one packed int32 array, and returns the new state
 and one packed int32 array: one dispatch and one small read. Packed result of a round, per request:
 
-    path length n | bonus token | path T | MTP tokens K | MTP probabilities K (float32 bits)
+    path length n | bonus token | path T | what the draft head says
+
+A head says nothing, or, as the MTP head, K tokens | K probabilities, or, as a block drafter, a
+lattice: L * k candidates | L * k * k scores. Probabilities and scores are float32 bits.
 """
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -17,15 +20,16 @@ import numpy as np
 from jax import lax
 
 from tandem_jax.config import EngineConfig
-from tandem_jax.models import mtp
-from tandem_jax.models.config import HybridConfig
+from tandem_jax.drafters import HeadDraft, Lattice
+from tandem_jax.engine import heads
+from tandem_jax.models.config import DFlashConfig, HybridConfig
 from tandem_jax.models.hybrid import HybridWeights, head_logits
 from tandem_jax.models.prefill import Chunk, prefill_chunk
 from tandem_jax.models.verify import commit, verify_rows
 from tandem_jax.ops.plan import Plan
-from tandem_jax.state.model_state import DeltaState, KvCache, ModelState, scatter_rows
+from tandem_jax.state.model_state import DeltaState, KvCache, ModelState
 from tandem_jax.tree.accept import accepted_path
-from tandem_jax.tree.rows import TILE, RowTable, unpack_trees
+from tandem_jax.tree.rows import TILE, unpack_trees
 
 TRACES: Counter[str] = Counter()  # how often each step was traced; must stand still after warm-up
 
@@ -36,76 +40,42 @@ class StepOptions:
 
     mtp_depth: int = 0  # tokens the MTP head drafts behind the bonus token, 0 = head unused
     want_logits: bool = False  # also return the rows' logits, which stay on the device
+    draft: DFlashConfig | None = None  # the block drafter that runs beside the steps
+
+    def __post_init__(self):
+        if self.mtp_depth and self.draft is not None:
+            raise ValueError("a step drafts with the MTP head or with a block drafter, not both")
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """Layers whose entering rows the drafter needs."""
+        return () if self.draft is None else self.draft.taps
 
 
-def empty_state(config: HybridConfig, engine: EngineConfig, mtp_cache: bool) -> ModelState:
-    """A zeroed state for all slots; `mtp_cache` adds the MTP layer's KV pages."""
+def empty_state(
+    config: HybridConfig,
+    engine: EngineConfig,
+    mtp_cache: bool,
+    draft: DFlashConfig | None = None,
+) -> ModelState:
+    """A zeroed state for all slots; `mtp_cache` and `draft` add the KV pages of a draft head."""
     dtype = jnp.dtype(engine.dtype)
     d, a = config.delta, config.attention
     pages = engine.slots * engine.pages_per_slot
 
-    def cache(layers: int) -> KvCache:
-        shape = (layers, pages, engine.page_tokens, a.kv_heads, a.width)
+    def cache(layers: int, heads: int = a.kv_heads, width: int = a.width) -> KvCache:
+        shape = (layers, pages, engine.page_tokens, heads, width)
         return KvCache(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
 
     head = (config.n_delta, engine.slots)
     s = jnp.zeros((*head, d.value_heads, d.key_dim, d.value_dim), jnp.float32)
     conv = jnp.zeros((*head, d.taps - 1, d.channels), dtype)
     return ModelState(
-        DeltaState(s, conv), cache(config.n_attention), cache(1) if mtp_cache else None
+        DeltaState(s, conv),
+        cache(config.n_attention),
+        mtp_kv=cache(1) if mtp_cache else None,
+        draft_kv=cache(draft.layers, draft.kv_heads, draft.head) if draft else None,
     )
-
-
-def _bits(x: jax.Array) -> jax.Array:
-    return lax.bitcast_convert_type(x, jnp.int32)
-
-
-def _mtp_after_round(
-    config: HybridConfig,
-    plan: Plan,
-    weights: HybridWeights,
-    state: ModelState,
-    tree: RowTable,
-    hidden: jax.Array,
-    accepted: tuple[jax.Array, jax.Array, jax.Array],
-    depth: int,
-) -> tuple[ModelState, jax.Array]:
-    """Sync the MTP cache with the accepted path and draft: (state, [B, 2K] int32)."""
-    path, count, bonus = accepted
-    b, t = tree.shape
-    along = jnp.take_along_axis(tree.token.reshape(b, t), path, 1)
-    line = jnp.arange(t, dtype=jnp.int32)[None]
-    following = jnp.where(line == count[:, None] - 1, bonus[:, None], jnp.roll(along, -1, axis=1))
-    rows = jnp.take_along_axis(hidden.reshape(b, t, -1), path[:, :, None], 1)
-    synced = mtp.Synced(following, rows, tree.start, count, tree.pages)
-    tokens, probs, k, v = mtp.draft_chain(config, plan, weights, state.mtp_kv, synced, depth)
-    kv = scatter_rows(state.mtp_kv, k[None], v[None], tree.pages, tree.start, count)
-    return replace(state, mtp_kv=kv), jnp.concatenate([tokens, _bits(probs)], axis=1)
-
-
-def _mtp_after_chunk(
-    config: HybridConfig,
-    plan: Plan,
-    weights: HybridWeights,
-    state: ModelState,
-    chunk: Chunk,
-    hidden: jax.Array,
-    behind: jax.Array,
-    depth: int,
-) -> tuple[ModelState, jax.Array]:
-    """Fill the MTP cache with a chunk whose next token is `behind`, and draft: (state, [2K])."""
-    last = chunk.count - 1
-    shifted = jnp.roll(chunk.token, -1).at[last].set(behind)
-    kv = mtp.sync_chunk(config, weights, state.mtp_kv, replace(chunk, token=shifted), hidden)
-    synced = mtp.Synced(
-        token=jnp.zeros((1, TILE), jnp.int32).at[0, 0].set(behind),
-        hidden=jnp.zeros((1, TILE, hidden.shape[1]), hidden.dtype).at[0, 0].set(hidden[last]),
-        start=(chunk.start + last)[None],
-        count=jnp.ones(1, jnp.int32),
-        pages=chunk.pages[None],
-    )
-    tokens, probs, _, _ = mtp.draft_chain(config, plan, weights, kv, synced, depth)
-    return replace(state, mtp_kv=kv), jnp.concatenate([tokens[0], _bits(probs[0])])
 
 
 def round_step(
@@ -120,23 +90,26 @@ def round_step(
     """Verify the trees of B requests, accept, commit and draft: the whole round.
 
     packed int32 [B, ...] as `pack_trees` writes it for T = `rows`. Returns (state, result int32
-    [B, 2 + T + 2K], logits [B, T, vocab] float32 or None).
+    [B, 2 + T + what the head says], logits [B, T, vocab] float32 or None).
     """
     TRACES[f"round {packed.shape[0]}x{rows}"] += 1
     tree = unpack_trees(packed, rows)
-    hidden, logits, passed = verify_rows(config, plan, weights, state, tree)
+    hidden, logits, passed = verify_rows(config, plan, weights, state, tree, options.taps)
     pick = jnp.argmax(logits, axis=-1).astype(jnp.int32).reshape(tree.shape)
-    accepted = accepted_path(
-        tree.token.reshape(tree.shape), tree.parent, tree.rows, pick, tree.limit
-    )
-    path, count, bonus = accepted
-    state = commit(config, state, passed, tree, path, count)
-    parts = [count[:, None], bonus[:, None], path]
+    token = tree.token.reshape(tree.shape)
+    accepted = heads.Accepted(*accepted_path(token, tree.parent, tree.rows, pick, tree.limit))
+    state = commit(config, state, passed, tree, accepted.path, accepted.count)
+    parts = [accepted.count[:, None], accepted.bonus[:, None], accepted.path]
     if options.mtp_depth:
-        state, draft = _mtp_after_round(
+        state, said = heads.mtp_after_round(
             config, plan, weights, state, tree, hidden, accepted, options.mtp_depth
         )
-        parts.append(draft)
+        parts.append(said)
+    if options.draft is not None:
+        state, said = heads.block_after_round(
+            options.draft, weights, state, tree, passed.taps, accepted
+        )
+        parts.append(said)
     kept = logits.reshape(*tree.shape, -1) if options.want_logits else None
     return state, jnp.concatenate(parts, axis=1), kept
 
@@ -150,25 +123,30 @@ def prefill_step(
     state: ModelState,
     packed: jax.Array,
 ) -> tuple[ModelState, jax.Array, jax.Array | None]:
-    """One prompt chunk: forward, pick the token after it, sync and draft with the MTP head.
+    """One prompt chunk: forward, pick the token after it, sync the draft head and draft.
 
     packed int32: slot, start, count, next prompt token (-1 behind the last chunk) | tokens `size` |
-    page list. Returns (state, result int32 [1 + 2K]: picked token, MTP draft; logits [vocab]).
+    page list. Returns (state, result int32: picked token, what the head says; logits [vocab]).
     """
     TRACES[f"prefill {size}"] += 1
     slot, start, count, upcoming = (packed[i] for i in range(4))
     chunk = Chunk(packed[4 : 4 + size], count, start, slot, packed[4 + size :])
-    hidden, state = prefill_chunk(config, plan, weights, state, chunk)
+    hidden, state, taps = prefill_chunk(config, plan, weights, state, chunk, options.taps)
     last = lax.dynamic_slice_in_dim(hidden, count - 1, 1)
     logits = head_logits(weights, jnp.pad(last, ((0, TILE - 1), (0, 0))))[0]
     pick = jnp.argmax(logits).astype(jnp.int32)
     parts = [pick[None]]
     if options.mtp_depth:
         behind = jnp.where(upcoming < 0, pick, upcoming)
-        state, draft = _mtp_after_chunk(
+        state, said = heads.mtp_after_chunk(
             config, plan, weights, state, chunk, hidden, behind, options.mtp_depth
         )
-        parts.append(draft)
+        parts.append(said)
+    if options.draft is not None:
+        state, said = heads.block_after_chunk(
+            options.draft, weights, state, chunk, taps, pick, upcoming < 0
+        )
+        parts.append(said)
     return state, jnp.concatenate(parts), logits if options.want_logits else None
 
 
@@ -177,18 +155,29 @@ def compiled(step: Callable, config: HybridConfig, plan: Plan, size: int, option
     return jax.jit(partial(step, config, plan, size, options), donate_argnums=1)
 
 
+def read_head(said: np.ndarray, draft: DFlashConfig | None) -> HeadDraft | Lattice | None:
+    """What a draft head said in a packed result, None if none ran."""
+    if draft is not None:
+        slots, k = draft.slots, draft.top_k
+        token, scores = np.split(said, [slots * k])
+        scores = scores.view(np.float32).reshape(slots, k, k)
+        return Lattice(token.reshape(slots, k), scores, draft.temperature)
+    k = len(said) // 2
+    return HeadDraft(said[:k], said[k:].view(np.float32)) if k else None
+
+
 @dataclass(frozen=True)
 class RoundResult:
     """One request's line of a round's packed result, on the host."""
 
     path: np.ndarray  # [n] int32, accepted rows of the tree, root first
     bonus: int  # the model's own token behind the path
-    mtp_tokens: np.ndarray  # [K] int32, K = 0 without the head
-    mtp_probs: np.ndarray  # [K] float32
+    head: HeadDraft | Lattice | None  # what the draft head says about the tokens behind the bonus
 
     @classmethod
-    def from_line(cls, line: np.ndarray, rows: int) -> "RoundResult":
-        """Cut a line of `round_step`'s result."""
-        n, tail = int(line[0]), line[2 + rows :]
-        k = len(tail) // 2
-        return cls(line[2 : 2 + n], int(line[1]), tail[:k], tail[k:].view(np.float32))
+    def from_line(
+        cls, line: np.ndarray, rows: int, draft: DFlashConfig | None = None
+    ) -> "RoundResult":
+        """Cut a line of `round_step`'s result; `draft` as in the step's options."""
+        n = int(line[0])
+        return cls(line[2 : 2 + n], int(line[1]), read_head(line[2 + rows :], draft))

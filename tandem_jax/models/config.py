@@ -1,4 +1,4 @@
-"""The shape of a hybrid model, read strictly from a checkpoint's config by its family."""
+"""The shapes of a hybrid model and of a block drafter, read strictly from checkpoints' configs."""
 
 from dataclasses import dataclass
 
@@ -66,3 +66,41 @@ class HybridConfig:
             p for p in range(1, n + 1) if n % p == 0 and self.kinds[:p] * (n // p) == self.kinds
         )
         return next(fits)
+
+
+@dataclass(frozen=True)
+class DFlashConfig:
+    """A block drafter; hashable, so it is static to every jitted function."""
+
+    family: str  # architecture name of the checkpoint
+    width: int  # residual channels, the target's
+    hidden: int  # feed-forward channels
+    windows: tuple[int | None, ...]  # [L] context keys nearer than this are seen, None = all
+    causal: tuple[bool, ...]  # [L] whether a row of the block sees only the rows before it
+    heads: int  # query heads
+    kv_heads: int  # key/value heads, each shared by consecutive query heads
+    head: int  # channels of a head, all rotated
+    eps: float  # of every norm
+    theta: float  # rotary base
+    vocab: int  # rows of the target's embedding
+    block: int  # rows of a block: the anchor and block - 1 masks
+    mask_id: int  # token of the masked rows
+    taps: tuple[int, ...]  # the residual stream before these target layers, ascending
+    tap: str  # how the checkpoint numbers them: "output" or "entry"
+    rank: int  # channels of the selector, 0 = none (v1)
+    top_k: int  # candidates of a slot
+    conv_group: int  # channels that share a coefficient of the convolutions, 0 = none (v1)
+    temperature: float  # of the lattice's scores when they become probabilities
+    embed_scale: float = 1.0  # factor on the embedded rows
+    output_scale: float = 1.0  # factor on the head's logits
+    softcap: float = 0.0  # logits become softcap * tanh(logits / softcap), 0 = off
+
+    @property
+    def layers(self) -> int:
+        """Number of layers."""
+        return len(self.windows)
+
+    @property
+    def slots(self) -> int:
+        """Tokens proposed by a block, L of the lattice."""
+        return self.block - 1

@@ -57,9 +57,9 @@ class StrictReader:
             raise ConfigError(f"{self._where}: {key} must be at least 1, not {value}")
         return value
 
-    def positive(self, key: str) -> float:
+    def positive(self, key: str, default=...) -> float:
         """The value of `key`, a number above 0."""
-        value = self.take(key, (int, float))
+        value = self.take(key, (int, float), default)
         if isinstance(value, bool) or not 0 < value < float("inf"):
             raise ConfigError(f"{self._where}: {key} must be a number above 0, not {value!r}")
         return float(value)

@@ -5,7 +5,7 @@ layers in the Qwen3.5 family): scanned where compile time counts, written out wh
 graph needs it. Verify, prefill and the MTP head share the layer functions of this package.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -16,6 +16,7 @@ from jax import lax
 from tandem_jax.models.attention import AttentionWeights
 from tandem_jax.models.config import FULL, LINEAR, HybridConfig
 from tandem_jax.models.delta_net import DeltaWeights
+from tandem_jax.models.dflash2_weights import DFlashWeights
 from tandem_jax.models.mlp import MlpWeights
 from tandem_jax.models.norms import centred_norm
 from tandem_jax.ops.plan import Plan
@@ -48,6 +49,7 @@ class HybridWeights:
     attention: AttentionWeights  # stacked [L_attention, ...]
     mlp: MlpWeights  # stacked [L, ...]
     mtp: MtpWeights | None
+    draft: DFlashWeights | None = None  # of the block drafter that runs beside the model
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,36 @@ class Model:
 
     config: HybridConfig
     weights: HybridWeights
+
+
+def assemble(config: HybridConfig, fields: Mapping[str, object]) -> HybridWeights:
+    """The weights dataclass of a flat table of fields ("delta.qkv" -> array or format)."""
+
+    def part(kind, prefix: str, **extra):
+        own = {
+            name.removeprefix(prefix): value
+            for name, value in fields.items()
+            if name.startswith(prefix) and "." not in name.removeprefix(prefix)
+        }
+        return kind(**own, **extra)
+
+    mtp = None
+    if config.mtp:
+        mtp = part(
+            MtpWeights,
+            "mtp.",
+            attention=part(AttentionWeights, "mtp.attention."),
+            mlp=part(MlpWeights, "mtp.mlp."),
+        )
+    return HybridWeights(
+        embed=fields["embed"],
+        norm=fields["norm"],
+        head=fields.get("head"),
+        delta=part(DeltaWeights, "delta."),
+        attention=part(AttentionWeights, "attention."),
+        mlp=part(MlpWeights, "mlp."),
+        mtp=mtp,
+    )
 
 
 def head_logits(weights: HybridWeights, y: jax.Array) -> jax.Array:
@@ -85,6 +117,31 @@ def _layer(stack, index: jax.Array):
     return jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, index, keepdims=False), stack)
 
 
+class _Taps:
+    """Keeps the rows that enter some layers; without any it leaves no trace in the program."""
+
+    def __init__(self, taps: tuple[int, ...], layers: int):
+        self.count = len(taps)
+        # Layers that nobody taps write to a spare place: one cheap form for every layer.
+        places = {layer: place for place, layer in enumerate(taps)}
+        self.place = [places.get(layer, self.count) for layer in range(layers + 1)]
+
+    def empty(self, x: jax.Array) -> jax.Array | None:
+        """Room for the taps of rows x [R, D] and the spare place."""
+        return jnp.zeros((self.count + 1, *x.shape), x.dtype) if self.count else None
+
+    def put(self, kept: jax.Array | None, x: jax.Array, layer: jax.Array) -> jax.Array | None:
+        """Note the rows that enter `layer`."""
+        if kept is None:
+            return None
+        place = jnp.asarray(self.place, jnp.int32)[layer]
+        return lax.dynamic_update_index_in_dim(kept, x, place, 0)
+
+    def cut(self, kept: jax.Array | None) -> jax.Array | None:
+        """The taps alone."""
+        return None if kept is None else kept[: self.count]
+
+
 def visit_layers(
     cfg: HybridConfig,
     plan: Plan,
@@ -93,38 +150,49 @@ def visit_layers(
     delta_layer: Callable,
     attention_layer: Callable,
     delta_inputs,
-) -> tuple[jax.Array, object, object]:
+    taps: tuple[int, ...] = (),
+) -> tuple[jax.Array, object, object, jax.Array | None]:
     """x [R, D] through all layers.
 
     delta_layer(w, mlp, x, inputs) and attention_layer(w, mlp, x, index) return (x, outputs);
     `delta_inputs` is a pytree of [L_delta, ...] arrays cut per layer, index counts the attention
-    layers. Returns (x, delta outputs stacked [L_delta, ...], attention outputs [L_attention, ...]).
+    layers. `taps` names the layers whose entering rows are kept; the number of layers means the
+    rows behind the last one. Returns (x, delta outputs stacked [L_delta, ...], attention outputs
+    [L_attention, ...], kept rows [taps, R, D] or None without taps).
     """
     pattern = cfg.kinds[: cfg.period]
     groups = len(cfg.kinds) // cfg.period
     per_group = {kind: pattern.count(kind) for kind in (LINEAR, FULL)}
+    keep = _Taps(taps, len(cfg.kinds))
 
-    def one(kind: str, x, layer, own):
+    def one(kind: str, carry, layer, own):
+        x, kept = carry
+        kept = keep.put(kept, x, layer)
         mlp_w = _layer(weights.mlp, layer)
         if kind == LINEAR:
             inputs = _layer(delta_inputs, own)
-            return delta_layer(_layer(weights.delta, own), mlp_w, x, inputs)
-        return attention_layer(_layer(weights.attention, own), mlp_w, x, own)
+            x, out = delta_layer(_layer(weights.delta, own), mlp_w, x, inputs)
+        else:
+            x, out = attention_layer(_layer(weights.attention, own), mlp_w, x, own)
+        return (x, kept), out
 
-    def group(x, g):
+    def group(carry, g):
         outs, seen = {LINEAR: [], FULL: []}, {LINEAR: 0, FULL: 0}
         for kind, start, size in _runs(pattern):
 
-            def step(x, i, kind=kind, start=start, before=seen[kind]):
-                return one(kind, x, g * len(pattern) + start + i, g * per_group[kind] + before + i)
+            def step(carry, i, kind=kind, start=start, before=seen[kind]):
+                layer, own = g * len(pattern) + start + i, g * per_group[kind] + before + i
+                return one(kind, carry, layer, own)
 
             places = jnp.arange(size, dtype=jnp.int32)
-            x, out = lax.scan(step, x, places, unroll=size if plan.unroll else 1)
+            carry, out = lax.scan(step, carry, places, unroll=size if plan.unroll else 1)
             outs[kind].append(out)
             seen[kind] += size
         joined = [jax.tree.map(lambda *xs: jnp.concatenate(xs), *outs[k]) for k in (LINEAR, FULL)]
-        return x, tuple(joined)
+        return carry, tuple(joined)
 
     order = jnp.arange(groups, dtype=jnp.int32)
-    x, outs = lax.scan(group, x, order, unroll=groups if plan.unroll else 1)
-    return x, *jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), outs)
+    carry = (x, keep.empty(x))
+    (x, kept), outs = lax.scan(group, carry, order, unroll=groups if plan.unroll else 1)
+    outs = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), outs)
+    return x, *outs, keep.cut(keep.put(kept, x, jnp.int32(len(cfg.kinds))))

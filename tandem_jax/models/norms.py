@@ -1,4 +1,4 @@
-"""Root-mean-square norms; the family has two conventions and both live in one model."""
+"""Root-mean-square norms; conventions differ, even inside one model."""
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,11 @@ def centred_norm(x: jax.Array, w: jax.Array, eps: float) -> jax.Array:
     """
     scale = 1.0 + w.astype(jnp.float32)
     return unit_rms(x, eps) * scale.reshape((1,) * (x.ndim - 1) + scale.shape)
+
+
+def plain_norm(x: jax.Array, w: jax.Array, eps: float) -> jax.Array:
+    """Norm whose weight multiplies as it is stored: unit_rms(x) * w, float32; x [..., D], w [D]."""
+    return unit_rms(x, eps) * w.astype(jnp.float32).reshape((1,) * (x.ndim - 1) + w.shape)
 
 
 def gated_norm(x: jax.Array, w: jax.Array, gate: jax.Array, eps: float) -> jax.Array:

@@ -71,10 +71,16 @@ def _delta_layer(cfg: HybridConfig, chunk: Chunk):
 
 
 def prefill_chunk(
-    cfg: HybridConfig, plan: Plan, weights: HybridWeights, state: ModelState, chunk: Chunk
-) -> tuple[jax.Array, ModelState]:
-    """Forward a chunk; returns (hidden [C, D] after the final norm, new state).
+    cfg: HybridConfig,
+    plan: Plan,
+    weights: HybridWeights,
+    state: ModelState,
+    chunk: Chunk,
+    taps: tuple[int, ...] = (),
+) -> tuple[jax.Array, ModelState, jax.Array | None]:
+    """Forward a chunk; returns (hidden [C, D] after the final norm, new state, taps [n, C, D]).
 
+    `taps` names the layers whose entering rows come back (see `visit_layers`), None without any.
     A chunk at position 0 starts from an empty state whatever the slot held before.
     """
     fresh = chunk.start == 0
@@ -87,7 +93,7 @@ def prefill_chunk(
         o = prefill_attention(q, k, v, state.kv.k, state.kv.v, index, chunk.pages, chunk.start)
         return mlp(mlp_w, attention.attention_output(w, x, o, gate), cfg.eps), (k, v)
 
-    x, (s, tail), (k, v) = visit_layers(
+    x, (s, tail), (k, v), kept = visit_layers(
         cfg,
         plan,
         weights,
@@ -95,6 +101,7 @@ def prefill_chunk(
         _delta_layer(cfg, chunk),
         attention_layer,
         (s0, tail),
+        taps,
     )
     # Always 0, but known only after the last layer: a write that might run before a read of the old
     # cache would make XLA copy it, and old versions drop an optimization_barrier too early.
@@ -104,4 +111,4 @@ def prefill_chunk(
     delta = DeltaState(
         state.delta.s.at[:, chunk.slot].set(s), state.delta.conv.at[:, chunk.slot].set(tail)
     )
-    return hidden, ModelState(delta, kv, state.mtp_kv)
+    return hidden, replace(state, delta=delta, kv=kv), kept

@@ -3,7 +3,7 @@
 Plain decoding is the tree that has only its root; there is no second decode path.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +41,7 @@ class PassRows:
     delta: DeltaRows
     k: jax.Array  # [L, R, G, D] activation dtype, attention keys
     v: jax.Array  # [L, R, G, D] activation dtype, attention values
+    taps: jax.Array | None  # [n, R, D] activation dtype, residual rows for a drafter
 
 
 def conv_columns(cfg: HybridConfig, tree: RowTable) -> jax.Array:
@@ -109,9 +110,14 @@ def _attention_layer(cfg: HybridConfig, plan: Plan, tree: RowTable, kv: KvCache)
 
 
 def verify_rows(
-    cfg: HybridConfig, plan: Plan, weights: HybridWeights, state: ModelState, tree: RowTable
+    cfg: HybridConfig,
+    plan: Plan,
+    weights: HybridWeights,
+    state: ModelState,
+    tree: RowTable,
+    taps: tuple[int, ...] = (),
 ) -> tuple[jax.Array, jax.Array, PassRows]:
-    """Forward the rows of a pass without touching the state.
+    """Forward the rows of a pass without touching the state; `taps` as in `visit_layers`.
 
     Returns (hidden [R, D] after the final norm, logits [R, vocab] float32, the rows' outcome).
     Rows not in use hold zeros or repeat meaningless values; no row reads them.
@@ -119,13 +125,12 @@ def verify_rows(
     delta_layer = _delta_layer(cfg, plan, tree, conv_columns(cfg, tree))
     attention_layer = _attention_layer(cfg, plan, tree, state.kv)
     entry = (state.delta.s[:, tree.slots], state.delta.conv[:, tree.slots])
-    x, delta, (k, v) = visit_layers(
-        cfg, plan, weights, weights.embed[tree.token], delta_layer, attention_layer, entry
-    )
+    layers = (delta_layer, attention_layer, entry, taps)
+    x, delta, (k, v), kept = visit_layers(cfg, plan, weights, weights.embed[tree.token], *layers)
     hidden, logits = row_tiles(
         lambda x: final_rows(cfg, weights, x), (x,), tile=plan.tile, used_tiles=tree.used_tiles
     )
-    return hidden, logits, PassRows(delta, k, v)
+    return hidden, logits, PassRows(delta, k, v, kept)
 
 
 def commit(
@@ -138,8 +143,9 @@ def commit(
 ) -> ModelState:
     """Keep the accepted path and nothing else; with a shorter path this is the rollback.
 
-    path [B, T] int32 accepted rows of each request from the root down, count [B] int32. The MTP
-    cache is left as it was. Returns the new state; slots outside the pass are untouched.
+    path [B, T] int32 accepted rows of each request from the root down, count [B] int32. Caches
+    of draft heads are left as they were. Returns the new state; slots outside the pass are
+    untouched.
     """
     b, t = tree.shape
     keep = cfg.delta.taps - 1
@@ -166,4 +172,4 @@ def commit(
     )
     fresh = (along_path(rows.k), along_path(rows.v))
     kv = scatter_rows(state.kv, *fresh, tree.pages, tree.start, count)
-    return ModelState(delta, kv, state.mtp_kv)
+    return replace(state, delta=delta, kv=kv)

@@ -1,5 +1,6 @@
-"""Attention over tree rows and over prefill chunks."""
+"""Attention over tree rows, over prefill chunks and over draft blocks."""
 
+from pallas_kernels.tree_attention.block import block_attention
 from pallas_kernels.tree_attention.prefill import prefill_attention
 from pallas_kernels.tree_attention.reference import tree_attention
 from tandem_jax.ops.choose import Implementation
@@ -12,4 +13,4 @@ TREE_ATTENTION = {
     ),
 }
 
-__all__ = ["TREE_ATTENTION", "prefill_attention", "tree_attention"]
+__all__ = ["TREE_ATTENTION", "block_attention", "prefill_attention", "tree_attention"]

@@ -32,6 +32,7 @@ class ModelState:
     delta: DeltaState
     kv: KvCache
     mtp_kv: KvCache | None  # the MTP layer's cache (L = 1), row t belongs to token t + 1; or None
+    draft_kv: KvCache | None = None  # a block drafter's context: its own layers, heads and widths
 
 
 def scatter_rows(

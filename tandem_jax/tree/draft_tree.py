@@ -10,7 +10,7 @@ from tandem_jax.tree.invariants import check_lengths, check_order, check_parents
 from tandem_jax.tree.merge import NodeLists, grafted, reordered
 from tandem_jax.tree.render import render_html, render_text
 
-SOURCES = ("target", "lookup", "mtp", "wrong", "half-right", "random")
+SOURCES = ("target", "lookup", "mtp", "wrong", "half-right", "random", "df2-greedy")
 SOURCE_CODE = {name: code for code, name in enumerate(SOURCES)}
 
 _DTYPES = {"tokens": np.int32, "parents": np.int32, "scores": np.float32, "source": np.int8}

@@ -17,6 +17,7 @@ COLOURS = {
     "wrong": "#dc2626",
     "half-right": "#d97706",
     "random": "#0d9488",
+    "df2-greedy": "#c026d3",
 }
 _MAX_LABEL = 14  # characters of a token shown in a picture
 _COLUMN_PX, _ROW_PX, _BOX_WIDTH_PX, _BOX_HEIGHT_PX = 132, 30, 112, 22

@@ -36,8 +36,8 @@ class FakeLLM:
     opened: ClassVar[list] = []  # constructor calls of this test
     lossless = True
 
-    def __init__(self, model, *, drafter="auto", max_context=None, warmup=True, progress=None):
-        FakeLLM.opened.append({"model": model, "drafter": drafter, "max_context": max_context})
+    def __init__(self, model, *, warmup=True, progress=None, **options):
+        FakeLLM.opened.append({"model": model, **options})
         if model == "damaged":
             raise CheckpointError("damaged/model.safetensors ends early", hint="copy it again")
         for done in range(3):

@@ -68,4 +68,7 @@ def test_prompt_comes_from_a_file_or_standard_input(tandem, tmp_path):
 def test_options_reach_the_model(tandem, fake_llm, command):
     prompt = [] if command == "demo" else ["--prompt", "a"]
     tandem(command, *prompt, "--model", "nano", "--drafter", "mtp")
-    assert fake_llm.opened == [{"model": "nano", "drafter": "mtp", "max_context": None}]
+    tandem(command, *prompt, "--draft-model", "mini-b8", "--tap", "entry")
+    first = {"model": "nano", "drafter": "mtp", "draft_model": None, "tap": None}
+    second = {"model": "mini", "drafter": "auto", "draft_model": "mini-b8", "tap": "entry"}
+    assert fake_llm.opened == [{**asked, "max_context": None} for asked in (first, second)]

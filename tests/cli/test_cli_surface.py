@@ -55,9 +55,11 @@ def test_info_shows_the_description(tandem):
 def test_serve_passes_its_options_on(tandem, monkeypatch):
     served = []
     monkeypatch.setattr("serving.cli.serve", served.append)
-    done = tandem("serve", "nano", "--port", "0", "--drafter", "lookup", "--served-name", "tiny")
+    drafting = ("--drafter", "dflash2", "--draft-model", "nano-b8", "--tap", "output")
+    done = tandem("serve", "nano", "--port", "0", "--served-name", "tiny", *drafting)
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
-    wanted = Settings(model="nano", port=0, drafter="lookup", served_name="tiny")
+    named = {"drafter": "dflash2", "draft_model": "nano-b8", "tap": "output"}
+    wanted = Settings(model="nano", port=0, served_name="tiny", **named)
     assert served == [wanted]
 
 

@@ -5,18 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_jax.drafters import DRAFTERS, HeadDraft, drafter_class, make_drafter
+from tandem_jax.drafters import DRAFTERS, HeadDraft, Lattice, drafter_class, make_drafter
 from tandem_jax.errors import ConfigError
 
 
 def test_the_table():
-    assert list(DRAFTERS) == ["none", "wrong", "half-right", "random", "lookup", "mtp", "auto"]
+    tests = ["wrong", "half-right", "random"]
+    assert list(DRAFTERS) == ["none", *tests, "lookup", "mtp", "dflash2", "auto"]
     assert [name for name in DRAFTERS if drafter_class(name).uses_model_head] == ["mtp", "auto"]
-    assert [name for name in DRAFTERS if drafter_class(name).needs_truth] == [
-        "wrong",
-        "half-right",
-        "random",
-    ]
+    wanted = ["dflash2", "auto"]
+    assert [name for name in DRAFTERS if drafter_class(name).uses_draft_model] == wanted
+    assert [name for name in DRAFTERS if drafter_class(name).needs_truth] == tests
 
 
 @pytest.mark.parametrize("name", DRAFTERS)
@@ -29,7 +28,7 @@ def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(ConfigError, match="unknown drafter 'dflash9'") as caught:
         make_drafter("dflash9", vocab_size=10)
     assert caught.value.hint == (
-        "choose one of: auto, half-right, lookup, mtp, none, random, wrong"
+        "choose one of: auto, dflash2, half-right, lookup, mtp, none, random, wrong"
     )
 
 
@@ -44,8 +43,10 @@ def test_proposals_of_a_whole_request_keep_to_the_protocol(name, data):
     committed, new = [], truth[:1]
     while new:
         guess = HeadDraft(np.array([1, 2, 3], np.int32), np.full(3, 0.5, np.float32))
+        cand = np.array([[1, 2], [0, 3], [7, 4]], np.int32)
+        lattices = [Lattice(cand, np.full((3, 2, 2), x, np.float32), 1.4) for x in (0.5, np.nan)]
         committed += new
-        drafter.observe(new, data.draw(st.sampled_from([None, guess])))
+        drafter.observe(new, data.draw(st.sampled_from([None, guess, *lattices])))
         max_nodes, max_depth = data.draw(limits), data.draw(limits)
         tree = drafter.propose(committed[-1], max_nodes, max_depth)
         rest = truth[len(committed) :]

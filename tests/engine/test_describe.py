@@ -1,11 +1,13 @@
 """What an engine says about itself."""
 
 import json
+from math import prod
 
 import jax
 
+from checkpoints.synthetic_drafter import drafter_shapes
 from tandem_jax.engine.describe import describe
-from tests.laws.bench import VOCAB
+from tests.laws.bench import DRAFTER, VOCAB, drafted_engine
 from tests.laws.states import CONTEXT, PAGE
 
 
@@ -46,4 +48,30 @@ def test_every_op_names_its_reasons(engine):
 
 
 def test_drafters_that_need_the_head_are_listed(engine):
-    assert {"none", "lookup", "mtp", "auto"} <= set(describe(engine)["drafters"])
+    told = describe(engine)
+    assert {"none", "lookup", "mtp", "auto"} <= set(told["drafters"])
+    assert "dflash2" not in told["drafters"]
+    assert told["block_drafter"] is None
+
+
+def test_a_block_drafter_and_what_it_replaces(engine):
+    drafted = drafted_engine()
+    told = describe(drafted)
+    assert json.loads(json.dumps(told)) == told
+    assert {"none", "lookup", "dflash2", "auto"} <= set(told["drafters"])
+    assert "mtp" not in told["drafters"]
+    assert told["parameters"] == describe(engine)["parameters"]
+    wanted = {
+        "family": "DFlash2DraftModel",
+        "layers": 2,
+        "block_size": 8,
+        "window": 40,
+        "tap": "output",
+        "taps_before_layers": [1, 4, 6],
+        "candidates": 4,
+        "lattice_temperature": 1.4,
+    }
+    block = told["block_drafter"]
+    assert {name: block[name] for name in wanted} == wanted
+    sizes = map(prod, drafter_shapes(DRAFTER).values())
+    assert block["parameters"] == sum(sizes)

@@ -9,6 +9,7 @@ import pytest
 from checkpoints.synthetic import tiny_dense_config, write_checkpoint
 from tandem_jax.engine.engine import Engine
 from tandem_jax.loading import load_model
+from tests.laws.bench import drafted_engine
 from tests.laws.states import PAGE
 
 HLO_NAMES = {"float32": "f32", "bfloat16": "bf16"}
@@ -26,6 +27,16 @@ def copied_pools(engine, step):
         assert shape in text
         lines += re.findall(rf"^.* = {re.escape(shape)}\S* copy(?:-start)?\(.*$", text, re.M)
     return lines
+
+
+@pytest.fixture(params=["mtp", "dflash2"])
+def engine(request, engine):
+    """The shared engine, or the one with a block drafter and the buckets that its tests need."""
+    if request.param == "mtp":
+        return engine
+    drafted = drafted_engine()
+    drafted.executables.build([("round", 1, drafted.row_buckets[0]), ("prefill", 1, PAGE)], None)
+    return drafted
 
 
 @pytest.fixture(params=["round", "prefill"])

@@ -9,7 +9,7 @@ import numpy as np
 from tandem_jax.drafters import make_drafter
 from tandem_jax.engine.steps import TRACES
 from tests.drafters.scripted import ScriptedDrafter
-from tests.laws.bench import VOCAB, random_prompt
+from tests.laws.bench import VOCAB, drafted_engine, new_engine, random_prompt, tiny_drafter
 from tests.laws.states import PAGE
 from tests.laws.texts import answer
 
@@ -94,15 +94,19 @@ def counted(step, tally):
     return call
 
 
+def tallied(engine, monkeypatch):
+    """Counts what `engine` does with the device from now on."""
+    tally = dict.fromkeys(("dispatches", "host arguments", "bytes read", "reads"), 0)
+    steps = {key: counted(step, tally) for key, step in engine.executables.built.items()}
+    monkeypatch.setattr(engine.executables, "built", steps)
+    engine.state = Sealed(engine.state)
+    return tally
+
+
 def test_a_round_is_one_dispatch_and_one_small_read(fresh_engine, plain_text, monkeypatch):
-    prompt, tally = (
-        random_prompt(130),
-        dict.fromkeys(("dispatches", "host arguments", "bytes read", "reads"), 0),
-    )
+    prompt = random_prompt(130)
     truth = plain_text(prompt, 100)
-    steps = {key: counted(step, tally) for key, step in fresh_engine.executables.built.items()}
-    monkeypatch.setattr(fresh_engine.executables, "built", steps)
-    fresh_engine.state = Sealed(fresh_engine.state)
+    tally = tallied(fresh_engine, monkeypatch)
     drafter = ScriptedDrafter(counts=(3, 0, 20, 9), rights=(None, 2), vocab_size=VOCAB)
     got = answer(fresh_engine, prompt, 100, drafter, truth=truth)
     assert got.tokens == truth
@@ -112,3 +116,26 @@ def test_a_round_is_one_dispatch_and_one_small_read(fresh_engine, plain_text, mo
     # Path length, bonus token, the path, and the MTP head's tokens and probabilities.
     widest = 4 * (2 + fresh_engine.row_buckets[-1] + 2 * fresh_engine.config.mtp_depth)
     assert tally["bytes read"] <= widest * calls
+
+
+def test_a_block_drafter_adds_neither_a_dispatch_nor_a_read(plain_text, monkeypatch):
+    """Its lattice rides in the same packed result; after warm-up nothing compiles."""
+    prompt, n_tokens = random_prompt(130), 60
+    truth = plain_text(prompt, n_tokens)
+    engine = new_engine(draft=tiny_drafter())
+    engine.executables = drafted_engine().executables
+    rows = engine.row_buckets[0]
+    engine.executables.build([("round", 1, rows), ("prefill", 1, PAGE)], None)
+    before, tally = dict(TRACES), tallied(engine, monkeypatch)
+    with compile_events() as seen:
+        got = answer(engine, prompt, n_tokens, make_drafter("dflash2", vocab_size=VOCAB))
+    assert got.tokens == truth
+    assert got.drafted > n_tokens
+    assert (seen, dict(TRACES)) == ([], before)
+    calls = -(-len(prompt) // PAGE) + len(got.events) - 1
+    assert (tally["dispatches"], tally["reads"], tally["host arguments"]) == (calls, calls, calls)
+    slots, k = engine.options.draft.slots, engine.options.draft.top_k
+    lattice = slots * k * (1 + k)
+    chunks = -(-len(prompt) // PAGE)
+    exact = chunks * (1 + lattice) + (calls - chunks) * (2 + rows + lattice)
+    assert tally["bytes read"] == 4 * exact

@@ -25,7 +25,8 @@ LIBRARIES = {
 ORDER = (
     {"cli"},
     {"api", "batch"},
-    {"engine", "loading"},
+    {"engine", "loading_drafter"},
+    {"loading"},
     {"drafters", "staircut", "caches"},
     {"models", "sampling", "text"},
     {"state", "tree"},

@@ -7,7 +7,7 @@ import re
 import pytest
 
 LINE = re.compile(r"^(tandem_jax|pallas_kernels|serving|checkpoints)(\.\w+)*:\w+$")
-TABLES = ("MODELS", "DRAFTERS")
+TABLES = ("MODELS", "DRAFT_MODELS", "DRAFTERS")
 
 
 def lines(sources):

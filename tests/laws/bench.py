@@ -13,12 +13,15 @@ import numpy as np
 
 from checkpoints.layouts import FULL, LINEAR
 from checkpoints.synthetic import tiny_dense_config, write_checkpoint
+from checkpoints.synthetic_drafter import tiny_drafter_config, write_drafter
 from tandem_jax.config import EngineConfig
 from tandem_jax.engine.buckets import fit_bucket, prompt_chunks
 from tandem_jax.engine.engine import Engine
 from tandem_jax.engine.executables import pack_chunk
 from tandem_jax.engine.steps import RoundResult
 from tandem_jax.loading import LoadedModel, load_model
+from tandem_jax.loading_drafter import open_drafter
+from tandem_jax.models.dflash2 import DraftModel
 from tandem_jax.state.model_state import ModelState
 from tandem_jax.tree import DraftTree
 from tandem_jax.tree.rows import Seat, pack_trees
@@ -44,6 +47,7 @@ CONFIG = tiny_dense_config(
     num_hidden_layers=6, layer_types=[LINEAR, LINEAR, FULL] * 2, max_position_embeddings=1024
 )
 VOCAB = CONFIG["vocab_size"]
+DRAFTER = tiny_drafter_config(CONFIG)
 
 
 @cache
@@ -52,6 +56,14 @@ def tiny_model(dtype: str = "float32") -> LoadedModel:
     with TemporaryDirectory() as folder:
         write_checkpoint(folder, CONFIG, seed=SEED, mtp=True)
         return load_model(folder, dtype)
+
+
+@cache
+def tiny_drafter(dtype: str = "float32", *, nan: bool = False) -> DraftModel:
+    """A random DFlash2 drafter for `tiny_model`; with `nan` every weight of it is NaN."""
+    with TemporaryDirectory() as folder:
+        write_drafter(folder, DRAFTER, seed=SEED, nan=nan)
+        return open_drafter(folder, tiny_model(dtype).config).load(dtype)
 
 
 def new_engine(dtype: str = "float32", **options) -> Engine:
@@ -74,6 +86,12 @@ def new_engine(dtype: str = "float32", **options) -> Engine:
 def tiny_engine(dtype: str = "float32") -> Engine:
     """The engine that laws and engine tests share; bfloat16 leaves the MTP head out."""
     return new_engine(dtype, use_mtp=dtype == "float32")
+
+
+@cache
+def drafted_engine(dtype: str = "float32") -> Engine:
+    """An engine with a random block drafter beside the model."""
+    return new_engine(dtype, draft=tiny_drafter(dtype))
 
 
 def random_prompt(n_tokens: int) -> list[int]:
@@ -154,7 +172,8 @@ class Bench:
         """One round of a packed pass: (state, result of each request, logits [B, T, vocab])."""
         step = self.engine.executables.get(("round", len(packed), rows))
         state, out, logits = step(self.engine.model.weights, state, packed)
-        results = [RoundResult.from_line(line, rows) for line in np.asarray(out)]
+        draft = self.engine.options.draft
+        results = [RoundResult.from_line(line, rows, draft) for line in np.asarray(out)]
         return state, results, np.array(logits)
 
     def round(
@@ -212,3 +231,9 @@ class Bench:
 def tiny_bench(dtype: str = "float32") -> Bench:
     """The bench around `tiny_engine`."""
     return Bench(tiny_engine(dtype))
+
+
+@cache
+def drafted_bench(dtype: str = "float32") -> Bench:
+    """The bench around `drafted_engine`."""
+    return Bench(drafted_engine(dtype))

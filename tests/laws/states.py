@@ -83,4 +83,5 @@ def poison_unused(state: ModelState, requests: Sequence[tuple[Place, int]]) -> M
         return None if kv is None else KvCache(only(kept, kv.k), only(kept, kv.v))
 
     delta = jax.tree.map(lambda a: only(slots, a), state.delta)
-    return ModelState(delta, cache(state.kv), cache(state.mtp_kv))
+    caches = (cache(kv) for kv in (state.kv, state.mtp_kv, state.draft_kv))
+    return ModelState(delta, *caches)

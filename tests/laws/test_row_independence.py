@@ -65,7 +65,7 @@ def test_every_bucket(bench, plain):
         for logits, result, after in left[1:]:
             assert same_bits(logits, left[0][0])
             assert result.path.tolist() == left[0][1].path.tolist()
-            assert result.mtp_tokens.tolist() == left[0][1].mtp_tokens.tolist()
+            assert result.head.tokens.tolist() == left[0][1].head.tokens.tolist()
             assert differing(after, left[0][2]) == []
 
 
@@ -129,7 +129,7 @@ def test_beside_another_request(bench, plain, turned):
             alone, result, wanted = bench.round(run.fork(), trees[i], run.n_prompt)
             count = len(result.path)
             assert results[line].path.tolist() == result.path.tolist()
-            assert results[line].mtp_tokens.tolist() == result.mtp_tokens.tolist()
+            assert results[line].head.tokens.tolist() == result.head.tokens.tolist()
             assert same_bits(logits[line, : len(trees[i])], wanted[: len(trees[i])])
             found = committed(state, place, run.n_prompt + count)
             assert differing(found, committed(alone, HOME, run.n_prompt + count)) == []

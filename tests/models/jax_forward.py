@@ -128,7 +128,7 @@ class Runner:
 
 
 def _prefill_logits(config, plan, weights, state, chunk):
-    hidden, state = prefill_chunk(config, plan, weights, state, chunk)
+    hidden, state, _ = prefill_chunk(config, plan, weights, state, chunk)
     return head_logits(weights, hidden), state
 
 

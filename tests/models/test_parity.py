@@ -188,6 +188,6 @@ def test_the_mtp_chain_equals_the_oracle(tmp_path, n_prompt):
         assert len(result.path) == n_right + 1
         assert result.bonus == right[-1]
         wanted = oracle_draft(tensors, text, np.array(ids))
-        assert result.mtp_tokens.tolist() == wanted[0]
-        assert largest(result.mtp_probs, wanted[1]) <= TOLERANCE
+        assert result.head.tokens.tolist() == wanted[0]
+        assert largest(result.head.probs, wanted[1]) <= TOLERANCE
     assert bool(jnp.isfinite(steps.state.mtp_kv.k).all())

@@ -75,6 +75,8 @@ def test_options_reach_the_model_and_the_server_answers(monkeypatch, fake_llm):
     assert seen == {
         "model": "mini",
         "drafter": "none",
+        "draft_model": None,
+        "tap": None,
         "max_context": None,
         "dtype": "auto",
         "node_budget": 16,

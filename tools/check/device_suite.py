@@ -22,7 +22,8 @@ PROMPTS = {
     "code": 'def read_lines(path):\n    """Return the lines of a file."""\n',
     "copy": "one two three four five six seven. one two three four five six seven. one two",
 }
-DRAFTERS = ("none", "wrong", "half-right", "random", "lookup", "mtp", "auto")
+WITH_MTP = ("none", "wrong", "half-right", "random", "lookup", "mtp", "auto")
+WITH_DRAFT_MODEL = ("dflash2",)  # run where a drafter ships with the model
 
 
 def run_tests(gpu: bool, folder: Path, seconds: int) -> dict:
@@ -58,14 +59,19 @@ def run_tests(gpu: bool, folder: Path, seconds: int) -> dict:
 def run_model(name: str, dtype: str, tokens: int) -> list[dict]:
     """One line per drafter and prompt: is the text that of plain decoding, and how fast."""
     from tandem_jax import LLM, SamplingParams
+    from tandem_jax.loading import resolve_model
+    from tandem_jax.loading_drafter import default_drafter
 
     params = SamplingParams(max_tokens=tokens, ignore_eos=True)
-    llm = LLM(name, dtype=dtype, max_context=1024)
+    options = {"dtype": dtype, "max_context": 1024}
+    runs = dict.fromkeys(WITH_MTP, LLM(name, drafter="mtp", **options))
+    if default_drafter(resolve_model(name)) is not None:
+        runs |= dict.fromkeys(WITH_DRAFT_MODEL, LLM(name, drafter="dflash2", **options))
     lines = []
     for kind, prompt in PROMPTS.items():
-        ids = llm.tokenizer.encode(prompt)
+        ids = runs["none"].tokenizer.encode(prompt)
         plain: list[int] = []
-        for drafter in DRAFTERS:
+        for drafter, llm in runs.items():
             started = time.perf_counter()
             events = list(llm.stream_ids(ids, params, drafter=drafter))
             seconds = time.perf_counter() - started

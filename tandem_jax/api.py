@@ -73,8 +73,8 @@ class LLM:
 
     model: directory of a checkpoint in Hugging Face layout, or "mini" / "nano" (shipped).
     drafter: a name of `tandem_jax.drafters.DRAFTERS`. draft_model: directory of a block drafter
-    (DFlash2, DFlash), or "mini-b16", "mini-b8", "nano-b8" (shipped); a shipped model takes its own
-    unless told. tap: "output" or "entry", against what that checkpoint says. dtype "auto" is
+    (DFlash2, DFlash), or the name of a shipped one; a shipped model takes its own, if there is
+    one, unless told. tap: "output" or "entry", against what that checkpoint says. dtype "auto" is
     float32 on a CPU and bfloat16 elsewhere. progress(phase, done, total) is called while loading,
     compiling and prefilling. Raises CheckpointError or ConfigError.
     """

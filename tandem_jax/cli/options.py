@@ -25,8 +25,8 @@ DraftModelOption = Annotated[
     str | None,
     typer.Option(
         "--draft-model",
-        help="Checkpoint directory of a block drafter (DFlash2, DFlash), or a shipped one: "
-        "mini-b16, mini-b8, nano-b8. Default: the one that ships with the model.",
+        help="Checkpoint directory of a block drafter (DFlash2, DFlash), or the "
+        "name of a shipped one. Default: the one that ships with the model, if one does.",
     ),
 ]
 TapOption = Annotated[

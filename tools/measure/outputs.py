@@ -54,7 +54,7 @@ def bits_per_byte(target: Target, data: Path, dtype, *, limit: int, length: int 
     """Return {"sources", "groups", "mix"}: held-out bits per byte; `data` holds shards/.
 
     A group's figure is the mean of its sources by tokens; the mix weighs groups as pretraining
-    does (spec/demo-model.md 1.4).
+    does (PRETRAINING_MIX).
     """
     ids = token_ids(load_tokenizer(target.folder / "tokenizer.json"))
     table = held_out(target.params, data / "shards", shape=target.shape, ids=ids, dtype=dtype,

@@ -2,8 +2,8 @@
 
 Parameters are a plain tree of float32 arrays, matrices as [in, out], layers stacked. Letters:
 B rows, T tokens, N anchors of a row, R rows of a block, L = R - 1 slots, D width, H query heads,
-G key/value heads, K head width, V vocabulary, k candidates of a slot. Formulas:
-spec/models-and-formats.md 4.2 and spec/decoding.md 2.1, 5.
+G key/value heads, K head width, V vocabulary, k candidates of a slot. Source of the formulas: the
+published descriptions of DFlash (arXiv 2602.06036) and DFlash2.
 """
 
 import math

@@ -187,7 +187,7 @@ def forward(params, tokens, segments, s: ModelShape, *, dtype=jnp.bfloat16, rema
     assert sequential or tokens.shape[1] % CHUNK == 0, tokens.shape
     positions = jnp.arange(tokens.shape[1])
     # Written out on a GPU: there a scan's copies of what it keeps for the backward pass cost as
-    # much as the layers (274k against 470k tokens/s of the 12-layer mini on an H200).
+    # much as the layers (benchmarks/results/h200-train-parts.json).
     unroll = jax.default_backend() != "cpu"
     mix_linear = partial(delta_net, segments=segments, s=s, sequential=sequential)
     # Attention logits are the one thing too large to keep for the backward pass.

@@ -15,6 +15,9 @@ from tools.train.fake_quant import QUANTISED, _round_e4m3, fake_quant, fake_quan
 from tools.train.model import init_params
 from tools.train.shapes import ModelShape
 
+# The bits must be equal where the training runs, too.
+pytestmark = pytest.mark.usefixtures("platform")
+
 SHAPE = ModelShape(d_model=32, n_layers=4, d_ffn=64, key_heads=1, value_heads=3, d_delta=32,
                    query_heads=2, kv_heads=1, d_head=32, vocabulary=48)
 COMPILED = {True: jax.jit(fake_quant), False: fake_quant}

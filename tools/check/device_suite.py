@@ -26,11 +26,11 @@ WITH_MTP = ("none", "wrong", "half-right", "random", "lookup", "mtp", "auto")
 WITH_DRAFT_MODEL = ("dflash2",)  # run where a drafter ships with the model
 
 
-def run_tests(gpu: bool, folder: Path, seconds: int) -> dict:
+def run_tests(gpu: bool, folder: Path, seconds: int, paths=SUITE) -> dict:
     """Counts of the suite, from pytest's own XML; a crash or time-out is recorded as such."""
     report = folder / "suite.xml"
     mark = ["-m", "gpu"] if gpu else ["-m", "not gpu"]
-    command = [sys.executable, "-m", "pytest", *mark, "-q", f"--junitxml={report}", *SUITE]
+    command = [sys.executable, "-m", "pytest", *mark, "-q", f"--junitxml={report}", *paths]
     started = time.perf_counter()
     try:
         code = subprocess.run(command, timeout=seconds).returncode
@@ -104,6 +104,7 @@ def main() -> int:
     parser.add_argument("--dtypes", nargs="*", default=["float32"], help="their dtypes")
     parser.add_argument("--tokens", type=int, default=128, help="new tokens a prompt")
     parser.add_argument("--suite-seconds", type=int, default=400, help="time limit of the tests")
+    parser.add_argument("--suite", nargs="*", default=list(SUITE), help="test folders and files")
     args = parser.parse_args()
     args.out.parent.mkdir(parents=True, exist_ok=True)
 
@@ -112,7 +113,7 @@ def main() -> int:
     backend = subprocess.run(
         [sys.executable, "-c", probe], capture_output=True, text=True, check=True
     ).stdout.split()[-1]
-    suite = run_tests(backend == "gpu", args.out.parent, args.suite_seconds)
+    suite = run_tests(backend == "gpu", args.out.parent, args.suite_seconds, args.suite)
 
     import jax
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tools.train.benchmark_texts import benchmark_texts
 from tools.train.extract import (
     EXTRACTORS,
     MIN_CHARACTERS,
@@ -22,7 +23,7 @@ from tools.train.extract import (
 )
 from tools.train.fetch import Fetched, fetch
 from tools.train.shards import write_shards
-from tools.train.sources import HELD_OUT_NAMES, SOURCES, WORDNET, Source
+from tools.train.sources import BENCHMARKS, HELD_OUT_NAMES, SOURCES, WORDNET, Source
 from tools.train.synthetic import generate
 from tools.train.tokenizer import SPECIAL_TOKENS, load_tokenizer, train_tokenizer, write_tokenizer
 from tools.train.wordnet import read_wordnet
@@ -119,9 +120,37 @@ def decontaminate(documents: list[Document], held_out) -> tuple[list[Document], 
     return kept, {source: dict(count) for source, count in counts.items()}
 
 
+def benchmarks(work: Path) -> tuple[list[Document], list[dict]]:
+    """Return the benchmarks' problems, as held-out documents no shard holds, and manifest rows."""
+    documents, rows = [], []
+    for source in BENCHMARKS:
+        fetched = fetch(source, work / "cache")
+        problems = benchmark_texts(source, fetched.root)
+        documents += [Document(source.name, source.group, name, "eval", text)
+                      for name, text in problems]
+        rows.append({**_row(source, fetched), "problems": len(problems)})
+    return documents, rows
+
+
+def overlap_counts(held_out: list[Document], documents: list[Document]) -> dict:
+    """Return by source of `held_out`: problems, 13-word runs, runs that training text holds."""
+    counts, owner = defaultdict(Counter), defaultdict(set)
+    for document in held_out:
+        counts[document.source]["problems"] += 1
+        for gram in set(_grams(document.text, 1)):
+            counts[document.source]["runs"] += 1
+            owner[gram].add(document.source)
+    shared = {gram for document in documents if document.split == "train"
+              for gram in _grams(document.text, 1) if gram in owner}
+    for source in (source for gram in shared for source in owner[gram]):
+        counts[source]["in_training"] += 1
+    return {source: {"in_training": 0, **count} for source, count in counts.items()}
+
+
 def build_documents(work: Path) -> tuple[list[Document], list[dict], dict]:
     """Fetch and extract every plain-text source; return documents, manifest rows, overlap counts.
 
+    Training documents that overlap evaluation documents or the benchmarks are dropped.
     The result is kept in documents.jsonl (first line: rows and counts) and read from there the
     next time.
     """
@@ -136,8 +165,9 @@ def build_documents(work: Path) -> tuple[list[Document], list[dict], dict]:
         if source.kind in EXTRACTORS:
             documents += documents_of(source, fetched, seen)
         rows.append(_row(source, fetched))
-    documents, counts = decontaminate(documents, [document for document in documents
-                                                  if document.split == "eval"])
+    apart, _ = benchmarks(work)
+    documents, counts = decontaminate(documents, apart + [document for document in documents
+                                                          if document.split == "eval"])
     print(f"dropped {sum(count['dropped'] for count in counts.values())} training documents that "
           "overlap held-out text", flush=True)
     head = {"rows": rows, "decontamination": counts}
@@ -189,6 +219,7 @@ def main() -> None:
     arguments = parser.parse_args()
     work = arguments.work
     documents, rows, counts = build_documents(work)
+    apart, benchmark_rows = benchmarks(work)
     wordnet = fetch(WORDNET, work / "cache")
     rows.append(_row(WORDNET, wordnet))
     chats = generate(documents, conversations(work), read_wordnet(wordnet.root),
@@ -197,9 +228,9 @@ def main() -> None:
                       chat_split(family, group, name), text)
              for family, group, name, text in chats]
     # Synthetic chats share their templates, so only real text counts as held out here.
-    chats, chat_counts = decontaminate(chats, [document for document in documents + chats if
-                                               document.split == "eval"
-                                               and document.group != "synthetic"])
+    chats, chat_counts = decontaminate(chats, apart + [
+        document for document in documents + chats
+        if document.split == "eval" and document.group != "synthetic"])
     documents += chats
     print(f"{len(documents)} documents", flush=True)
     tokenizer_path = work / "tokenizer.json"
@@ -212,6 +243,8 @@ def main() -> None:
     manifest["packages"] = [{**row, "text_bytes": sizes.get(row["name"], 0)} for row in rows]
     manifest["seed"] = SEED
     manifest["decontamination"] = counts | chat_counts
+    overlap = overlap_counts(apart, documents)
+    manifest["benchmarks"] = [{**row, **overlap[row["name"]]} for row in benchmark_rows]
     (work / "shards" / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
 
 

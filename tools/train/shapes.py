@@ -49,9 +49,6 @@ PRESETS = {
     # the 27B's DeltaNet (1:3 heads of 128), attention heads of 256, matrix sides a multiple of 128.
     "mini": ModelShape(d_model=384, n_layers=12, d_ffn=768, key_heads=1, value_heads=3, d_delta=128,
                        query_heads=4, kv_heads=2, d_head=256),
-    # The mini in the repository until the one above ships together with its drafters.
-    "mini-8": ModelShape(d_model=384, n_layers=8, d_ffn=768, key_heads=1, value_heads=3,
-                         d_delta=128, query_heads=2, kv_heads=1, d_head=256),
 }
 
 

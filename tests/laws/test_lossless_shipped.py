@@ -1,4 +1,4 @@
-"""Every drafter writes the shipped target's own text: NVFP4 weights, float32 and bf16 arithmetic."""
+"""Every drafter writes the text of the shipped NVFP4 target, in float32 and bf16 arithmetic."""
 
 import pytest
 

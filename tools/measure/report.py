@@ -67,19 +67,19 @@ def _recall(pyplot, drafters: dict[str, dict], path: Path) -> Path:
     return path
 
 
-def _bars(pyplot, workloads: dict[str, dict[str, float]], title: str, path: Path) -> Path:
-    """Draw tokens a round: a group of horizontal bars for each workload."""
-    names, drafters = list(workloads), list(next(iter(workloads.values())))
-    figure, axis = pyplot.subplots(figsize=(WIDTH, 0.8 + 0.14 * len(names) * (len(drafters) + 1)))
-    height, base = 0.85 / len(drafters), np.arange(len(names))
-    for at, drafter in enumerate(drafters):
-        axis.barh(base + at * height, [workloads[name][drafter] for name in names], height,
-                  label=drafter)
-    axis.set_yticks(base + 0.425 - height / 2, names, fontsize=8)
+def _dots(pyplot, workloads: dict[str, dict[str, float]], title: str, path: Path) -> Path:
+    """Draw tokens a round: a line for each workload, a dot for each drafter along its own walk."""
+    names = list(workloads)
+    drafters = [name for name in workloads[names[0]] if not name.endswith("-argmax")]
+    figure, axis = pyplot.subplots(figsize=(WIDTH, 1.2 + 0.22 * len(names)))
+    for at, (drafter, marker) in enumerate(zip(drafters, "osD^vP*X", strict=False)):
+        axis.plot([workloads[name][drafter] for name in names], range(len(names)), marker,
+                  color=f"C{at}", markersize=5, alpha=0.85, label=drafter)
+    axis.set_yticks(range(len(names)), names, fontsize=8)
     axis.invert_yaxis()
-    axis.margins(y=0.01)
     axis.set(title=title, xlabel="tokens a round, the target's own included")
-    axis.grid(axis="x", alpha=0.3)
+    axis.set_xlim(left=0.8)
+    axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
     path = _save(figure, path)
     pyplot.close(figure)
@@ -134,7 +134,7 @@ def draw(record: dict, figures: list[Path | str], folder: Path) -> list[Path]:
         _by_slot(pyplot, {name: row["accepted_by_slot"] for name, row in drafters.items()},
                  f"Accepted by slot ({where})", "share of rounds",
                  folder / "acceptance-by-slot.png"),
-        _bars(pyplot, record["workloads"], f"Tokens a round ({where})",
+        _dots(pyplot, record["workloads"], f"Tokens a round ({where})",
               folder / "tokens-per-round.png")]
     judged = {name: row for name, row in drafters.items() if "recall_at_1" in row
               and not name.endswith("-argmax")}

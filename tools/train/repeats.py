@@ -30,7 +30,13 @@ def looped_tokens(tokens: np.ndarray, segments: np.ndarray) -> np.ndarray:
     return looped
 
 
+def before_loop(tokens: list[int]) -> list[int]:
+    """Return the text up to where its first loop is in its third period: all of it without one."""
+    row = np.asarray(tokens, np.int64)[None]
+    looped = np.flatnonzero(looped_tokens(row, np.zeros_like(row))[0]) if row.size else []
+    return tokens[:looped[0]] if len(looped) else tokens
+
+
 def has_loop(tokens: list[int]) -> bool:
     """Return whether one text loops anywhere."""
-    row = np.asarray(tokens, np.int64)[None]
-    return bool(row.size and looped_tokens(row, np.zeros_like(row)).any())
+    return len(before_loop(tokens)) < len(tokens)

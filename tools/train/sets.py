@@ -152,8 +152,13 @@ def write_readme(sets, workloads, counts: dict, manifest: dict, out: Path) -> No
         if count:
             sources.append(f"| {source.name} | {source.licence} | {count['checked']} | "
                            f"{int(count['touched'])} | {int(count['dropped'])} |")
+    benchmarks = ["| benchmark | version | licence | problems | 13-word runs | in training |",
+                  "| --- | --- | --- | --- | --- | --- |"]
+    benchmarks += [f"| {row['name']} | {row['version']} | {row['licence']} | {row['problems']} | "
+                   f"{row['runs']} | {row['in_training']} |"
+                   for row in manifest.get("benchmarks", ())]
     (out / "README.md").write_text(README.read_text().format(
-        counts="\n".join(rows), sources="\n".join(sources)))
+        counts="\n".join(rows), sources="\n".join(sources), benchmarks="\n".join(benchmarks)))
 
 
 def main() -> None:

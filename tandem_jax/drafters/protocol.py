@@ -25,12 +25,19 @@ class HeadDraft:
 
     tokens: np.ndarray  # [K] int32, guessed tokens; the first one comes right after the anchor
     probs: np.ndarray  # [K] float32, the head's probability of each given the ones before
+    second: np.ndarray | None = None  # [K] int32, the head's second choice at each step, if kept
+    second_probs: np.ndarray | None = None  # [K] float32, the head's probability of those
 
     def __post_init__(self) -> None:
         if self.tokens.ndim != 1 or self.tokens.shape != self.probs.shape:
             raise ValueError(
                 f"head draft of {self.tokens.shape} tokens and {self.probs.shape} probabilities"
             )
+
+    @classmethod
+    def of_pairs(cls, tokens: np.ndarray, probs: np.ndarray) -> "HeadDraft":
+        """Draft of the two best tokens of each step [K, 2], best first; the best ones chain."""
+        return cls(tokens[:, 0], probs[:, 0], tokens[:, 1], probs[:, 1])
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,14 @@ class Drafter(ABC):
         `anchor` is the last committed token. Raises ValueError when it is not the last one
         observed.
         """
+
+    @property
+    def wants_head(self) -> bool:
+        """Whether the head shall draft behind the round about to run; asked after `propose`.
+
+        The head only syncs its cache when nobody listens, which costs next to nothing.
+        """
+        return self.uses_model_head or self.uses_draft_model
 
 
 class TruthDrafter(Drafter):

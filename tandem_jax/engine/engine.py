@@ -136,14 +136,19 @@ class Engine:
         packed = pack_trees(trees, seats, rows)
         self.state, result, self.last_logits = step(self.model.weights, self.state, packed)
         lines = np.asarray(result)
-        return [RoundResult.from_line(line, rows, self.options.draft) for line in lines]
+        # One wish for a draft gives every request of the pass one.
+        drafted = any(seat.draft for seat in seats)
+        return [RoundResult.from_line(line, rows, self.options.draft, drafted) for line in lines]
 
-    def seat(self, live: Live, rows: int) -> Seat:
-        """The seat of a request, with pages for every token this round may commit."""
+    def seat(self, live: Live, rows: int, draft: bool) -> Seat:
+        """The seat of a request, with pages for every token this round may commit.
+
+        Without `draft` the head that guesses what follows is left out of the round.
+        """
         limit = min(live.remaining, rows)
         last = min(live.length + max(limit, 1) - 1, self.config.max_context - 1)
         pages = self.pages.grow(live.slot, last // self.config.page_tokens + 1)
-        return Seat(live.slot, live.length, limit, pages)
+        return Seat(live.slot, live.length, limit, pages, draft)
 
     def _prefill(
         self, slot: int, prompt: np.ndarray, progress: Callable[[str, int, int], None] | None

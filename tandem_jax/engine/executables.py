@@ -13,6 +13,7 @@ from tandem_jax.engine.steps import StepOptions, compiled, prefill_step, round_s
 from tandem_jax.env import cache_dir
 from tandem_jax.models.config import HybridConfig
 from tandem_jax.ops.plan import Plan
+from tandem_jax.tree.rows import line_size
 
 Key = tuple[str, int, int]  # ("round", requests, tree rows) or ("prefill", 1, tokens)
 
@@ -39,7 +40,7 @@ class Shapes:
         kind, requests, size = key
         pages = self.engine.pages_per_slot
         if kind == "round":
-            return requests, 4 + 3 * size + size * size + pages
+            return requests, line_size(size, pages)
         return (4 + size + pages,)
 
 

@@ -42,7 +42,7 @@ def mtp_after_round(
     accepted: Accepted,
     depth: int,
 ) -> tuple[ModelState, jax.Array]:
-    """Sync the MTP cache with the accepted path and draft: (state, [B, 2K] int32)."""
+    """Sync the MTP cache with the accepted path and draft, where wanted: (state, [B, 4K] int32)."""
     path, count, bonus = accepted.path, accepted.count, accepted.bonus
     b, t = tree.shape
     along = jnp.take_along_axis(tree.token.reshape(b, t), path, 1)
@@ -50,9 +50,19 @@ def mtp_after_round(
     following = jnp.where(line == count[:, None] - 1, bonus[:, None], jnp.roll(along, -1, axis=1))
     rows = jnp.take_along_axis(hidden.reshape(b, t, -1), path[:, :, None], 1)
     synced = mtp.Synced(following, rows, tree.start, count, tree.pages)
-    tokens, probs, k, v = mtp.draft_chain(config, plan, weights, state.mtp_kv, synced, depth)
+
+    def draft():
+        tokens, probs, k, v = mtp.draft_chain(config, plan, weights, state.mtp_kv, synced, depth)
+        return _packed_chain(tokens, probs), k, v
+
+    def sync():
+        return jnp.zeros((b, chain_size(depth)), jnp.int32), *mtp.synced_rows(
+            config, weights, synced
+        )
+
+    said, k, v = lax.cond(jnp.any(tree.draft > 0), draft, sync)
     kv = scatter_rows(state.mtp_kv, k[None], v[None], tree.pages, tree.start, count)
-    return replace(state, mtp_kv=kv), jnp.concatenate([tokens, _bits(probs)], axis=1)
+    return replace(state, mtp_kv=kv), said
 
 
 def mtp_after_chunk(
@@ -65,7 +75,7 @@ def mtp_after_chunk(
     behind: jax.Array,
     depth: int,
 ) -> tuple[ModelState, jax.Array]:
-    """Fill the MTP cache with a chunk whose next token is `behind`, and draft: (state, [2K])."""
+    """Fill the MTP cache with a chunk whose next token is `behind`, and draft: (state, [4K])."""
     last = chunk.count - 1
     shifted = jnp.roll(chunk.token, -1).at[last].set(behind)
     kv = mtp.sync_chunk(config, weights, state.mtp_kv, replace(chunk, token=shifted), hidden)
@@ -77,7 +87,18 @@ def mtp_after_chunk(
         pages=chunk.pages[None],
     )
     tokens, probs, _, _ = mtp.draft_chain(config, plan, weights, kv, synced, depth)
-    return replace(state, mtp_kv=kv), jnp.concatenate([tokens[0], _bits(probs[0])])
+    return replace(state, mtp_kv=kv), _packed_chain(tokens, probs)[0]
+
+
+def _packed_chain(token: jax.Array, probs: jax.Array) -> jax.Array:
+    """The two best tokens of each step and their probabilities [B, K, 2] as int32 [B, 4K]."""
+    b = token.shape[0]
+    return jnp.concatenate([token.reshape(b, -1), _bits(probs).reshape(b, -1)], axis=1)
+
+
+def chain_size(depth: int) -> int:
+    """Values of a packed MTP chain."""
+    return 4 * depth
 
 
 def _packed_lattice(token: jax.Array, scores: jax.Array) -> jax.Array:
@@ -94,9 +115,10 @@ def block_after_round(
     taps: jax.Array,
     accepted: Accepted,
 ) -> tuple[ModelState, jax.Array]:
-    """Take the accepted path into the context and draft behind the bonus token: (state, lattice).
+    """Take the accepted path into the context, and draft behind the bonus token where wanted.
 
-    taps [n, R, D]: rejected rows are cut away before the drafter sees them.
+    Returns (state, lattice, or zeros where no request wants one). taps [n, R, D]: rejected rows are
+    cut away before the drafter sees them.
     """
     b, t = tree.shape
     flat = (accepted.path + jnp.arange(b, dtype=jnp.int32)[:, None] * t).reshape(-1)
@@ -105,8 +127,15 @@ def block_after_round(
     k, v = (a.reshape(a.shape[0], b, t, *a.shape[2:]) for a in rows)
     kv = scatter_rows(state.draft_kv, k, v, tree.pages, tree.start, accepted.count)
     anchors = dflash2.Anchors(accepted.bonus, tree.start + accepted.count, tree.pages)
-    lattice = dflash2.draft_block(config, weights, kv, anchors)
-    return replace(state, draft_kv=kv), _packed_lattice(*lattice)
+
+    def draft():
+        return _packed_lattice(*dflash2.draft_block(config, weights, kv, anchors))
+
+    def nothing():
+        return jnp.zeros((b, lattice_size(config)), jnp.int32)
+
+    said = lax.cond(jnp.any(tree.draft > 0), draft, nothing)
+    return replace(state, draft_kv=kv), said
 
 
 def block_after_chunk(

@@ -28,7 +28,7 @@ class Device(Protocol):
 
     node_budget: int
 
-    def seat(self, live: Live, rows: int) -> Seat: ...
+    def seat(self, live: Live, rows: int, draft: bool) -> Seat: ...
 
     def verify(self, trees: Sequence[DraftTree], seats: Sequence[Seat]) -> list[RoundResult]: ...
 
@@ -44,7 +44,7 @@ def run_round(
     depth = live.remaining - 1
     proposal = drafter.propose(live.anchor, device.node_budget, depth) if depth > 0 else None
     tree = DraftTree.root_only(live.anchor) if proposal is None else proposal
-    (result,) = device.verify([tree], [device.seat(live, len(tree))])
+    (result,) = device.verify([tree], [device.seat(live, len(tree), drafter.wants_head)])
     if on_tree is not None:
         on_tree(tree, result.path.tolist())
     tokens = [*tree.tokens[result.path[1:]].tolist(), result.bonus]

@@ -5,8 +5,9 @@ and one packed int32 array: one dispatch and one small read. Packed result of a 
 
     path length n | bonus token | path T | what the draft head says
 
-A head says nothing, or, as the MTP head, K tokens | K probabilities, or, as a block drafter, a
-lattice: L * k candidates | L * k * k scores. Probabilities and scores are float32 bits.
+A head says nothing, or, as the MTP head, the two best tokens of K steps | their probabilities, or,
+as a block drafter, a lattice: L * k candidates | L * k * k scores. Probabilities and scores are
+float32 bits. In a round that asks for no draft the head only syncs its cache and says zeros.
 """
 
 from collections import Counter
@@ -162,8 +163,10 @@ def read_head(said: np.ndarray, draft: DFlashConfig | None) -> HeadDraft | Latti
         token, scores = np.split(said, [slots * k])
         scores = scores.view(np.float32).reshape(slots, k, k)
         return Lattice(token.reshape(slots, k), scores, draft.temperature)
-    k = len(said) // 2
-    return HeadDraft(said[:k], said[k:].view(np.float32)) if k else None
+    if not len(said):
+        return None
+    tokens, probs = np.split(said, 2)
+    return HeadDraft.of_pairs(tokens.reshape(-1, 2), probs.view(np.float32).reshape(-1, 2))
 
 
 @dataclass(frozen=True)
@@ -176,8 +179,16 @@ class RoundResult:
 
     @classmethod
     def from_line(
-        cls, line: np.ndarray, rows: int, draft: DFlashConfig | None = None
+        cls,
+        line: np.ndarray,
+        rows: int,
+        draft: DFlashConfig | None = None,
+        drafted: bool = True,
     ) -> "RoundResult":
-        """Cut a line of `round_step`'s result; `draft` as in the step's options."""
+        """Cut a line of `round_step`'s result; `draft` as in the step's options.
+
+        `drafted`: the round was asked for a draft, so that there is one to read.
+        """
         n = int(line[0])
-        return cls(line[2 : 2 + n], int(line[1]), read_head(line[2 + rows :], draft))
+        head = read_head(line[2 + rows :], draft) if drafted else None
+        return cls(line[2 : 2 + n], int(line[1]), head)

@@ -66,11 +66,15 @@ def _layer(
 
 
 def _pick(weights: HybridWeights, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Best token [B] int32 and its probability [B] float32 of normed rows y [B, D]."""
+    """The two best tokens [B, 2] int32, best first, and their probabilities of rows y [B, D]."""
     b = y.shape[0]
     logits = head_logits(weights, jnp.pad(y, ((0, -b % TILE), (0, 0))))[:b]
-    token = jnp.argmax(logits, axis=-1).astype(jnp.int32)
-    return token, jnp.exp(jnp.max(logits, axis=-1) - jax.nn.logsumexp(logits, axis=-1))
+    first = jnp.argmax(logits, axis=-1)
+    # Two argmaxes: cheaper than a sort of the vocabulary, and ties fall as in plain decoding.
+    others = jnp.where(jnp.arange(logits.shape[-1])[None] == first[:, None], -jnp.inf, logits)
+    token = jnp.stack([first, jnp.argmax(others, axis=-1)], axis=-1).astype(jnp.int32)
+    top = jnp.take_along_axis(logits, token, axis=-1)
+    return token, jnp.exp(top - jax.nn.logsumexp(logits, axis=-1, keepdims=True))
 
 
 def draft_chain(
@@ -86,8 +90,9 @@ def draft_chain(
     Step i of the loop forwards the synced rows and the i tokens drafted so far; rows are cheap and
     one loop body keeps the module small. The cache is only read: the caller writes the returned
     rows, so that a donated cache is updated in place.
-    Returns (tokens [B, depth] int32, probabilities [B, depth] float32, k, v [B, T, G, D'] of the
-    synced rows). Raises ValueError for a depth outside 1..8.
+    Returns (the two best tokens of each step [B, depth, 2] int32, of which the first continues the
+    chain, their probabilities [B, depth, 2] float32, k, v [B, T, G, D'] of the synced rows).
+    Raises ValueError for a depth outside 1..8.
     """
     if not 1 <= depth <= TILE:
         raise ValueError(f"the MTP chain drafts 1 to {TILE} tokens, not {depth}")
@@ -102,7 +107,7 @@ def draft_chain(
         y, k, v = _layer(cfg, plan, weights, kv, table, flat)
         last = y.reshape(hidden.shape)[line, count - 1]
         pick, p = _pick(weights, last)
-        carry = token.at[line, count].set(pick), hidden.at[line, count].set(last), k, v
+        carry = token.at[line, count].set(pick[:, 0]), hidden.at[line, count].set(last), k, v
         return carry, (pick, p)
 
     a = cfg.attention
@@ -112,7 +117,18 @@ def draft_chain(
     steps = jnp.arange(depth, dtype=jnp.int32)
     (_, _, k, v), (picks, probs) = lax.scan(step, carry, steps, unroll=depth if plan.unroll else 1)
     k, v = (rows.reshape(b, t + TILE, *rows.shape[1:])[:, :t] for rows in (k, v))
-    return picks.T, probs.T, k, v
+    return jnp.swapaxes(picks, 0, 1), jnp.swapaxes(probs, 0, 1), k, v
+
+
+def synced_rows(
+    cfg: HybridConfig, weights: HybridWeights, synced: Synced
+) -> tuple[jax.Array, jax.Array]:
+    """Keys and values [B, T, G, D'] of the synced rows alone, where nothing is to be drafted."""
+    b, t = synced.token.shape
+    at = (synced.start[:, None] + jnp.arange(t, dtype=jnp.int32)[None]).reshape(-1)
+    hidden = synced.hidden.reshape(b * t, -1)
+    _, _, _, k, v = _inputs(cfg, weights, synced.token.reshape(-1), hidden, at)
+    return k.reshape(b, t, *k.shape[1:]), v.reshape(b, t, *v.shape[1:])
 
 
 def sync_chunk(

@@ -2,8 +2,8 @@
 
 Host packs, device unpacks. Layout of one request's line, with T rows and N pages:
 
-    slot, rows in use, committed length, most nodes to accept | tokens T | parents T | depth T |
-    path T*T (row of the ancestor at each depth) | page list N
+    slot, rows in use, committed length, most nodes to accept, draft behind the round |
+    tokens T | parents T | depth T | path T*T (row of the ancestor at each depth) | page list N
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ import numpy as np
 
 from tandem_jax.tree.draft_tree import DraftTree
 
-_HEAD = 4
+HEADER = 5  # values in front of a request's line
 TILE = 8  # rows of a reference tile; buckets are multiples of it
 
 
@@ -27,20 +27,26 @@ class Seat:
     length: int  # committed tokens already forwarded = position of the tree's root
     limit: int  # most nodes to accept this round, the root included
     pages: np.ndarray  # int32 [N], its page list
+    draft: bool = True  # the draft head, if there is one, guesses what follows this round
+
+
+def line_size(rows: int, pages: int) -> int:
+    """Values of one request's line for T = `rows` and N = `pages`."""
+    return HEADER + 3 * rows + rows * rows + pages
 
 
 def pack_trees(trees: Sequence[DraftTree], seats: Sequence[Seat], rows: int) -> np.ndarray:
-    """One line per request: int32 [B, 4 + 3T + T*T + N]. Trees have at most `rows` nodes."""
+    """One line per request: int32 [B, 5 + 3T + T*T + N]. Trees have at most `rows` nodes."""
     lines = []
     for tree, seat in zip(trees, seats, strict=True):
         n = len(tree.tokens)
-        line = np.zeros(_HEAD + 3 * rows + rows * rows + len(seat.pages), np.int32)
-        line[:_HEAD] = seat.slot, n, seat.length, seat.limit
-        table = line[_HEAD : _HEAD + 3 * rows].reshape(3, rows)
+        line = np.zeros(line_size(rows, len(seat.pages)), np.int32)
+        line[:HEADER] = seat.slot, n, seat.length, seat.limit, seat.draft
+        table = line[HEADER : HEADER + 3 * rows].reshape(3, rows)
         table[0, :n], table[1, :n], table[2, :n] = tree.tokens, tree.parents, tree.depth
-        path = line[_HEAD + 3 * rows : _HEAD + 3 * rows + rows * rows].reshape(rows, rows)
+        path = line[HEADER + 3 * rows : HEADER + 3 * rows + rows * rows].reshape(rows, rows)
         path[:n, :n] = np.maximum(tree.path_table(), 0)
-        line[_HEAD + 3 * rows + rows * rows :] = seat.pages
+        line[line_size(rows, 0) :] = seat.pages
         lines.append(line)
     return np.stack(lines)
 
@@ -62,6 +68,7 @@ class RowTable:
     slots: jax.Array  # [B] int32
     start: jax.Array  # [B] int32, committed length
     limit: jax.Array  # [B] int32, most nodes to accept
+    draft: jax.Array  # [B] int32, 1 where the draft head guesses what follows
     pages: jax.Array  # [B, N] int32
     used_tiles: jax.Array  # int32 scalar, tiles of eight rows up to the last one in use
 
@@ -72,11 +79,11 @@ class RowTable:
 
 
 def unpack_trees(packed: jax.Array, rows: int) -> RowTable:
-    """The tables of a packed pass; packed [B, 4 + 3T + T*T + N] int32, T = `rows`."""
+    """The tables of a packed pass; packed [B, 5 + 3T + T*T + N] int32, T = `rows`."""
     b = packed.shape[0]
-    slots, used, start, limit = (packed[:, i] for i in range(_HEAD))
-    table = packed[:, _HEAD : _HEAD + 3 * rows].reshape(b, 3, rows)
-    path = packed[:, _HEAD + 3 * rows : _HEAD + 3 * rows + rows * rows].reshape(b, rows, rows)
+    slots, used, start, limit, draft = (packed[:, i] for i in range(HEADER))
+    table = packed[:, HEADER : HEADER + 3 * rows].reshape(b, 3, rows)
+    path = packed[:, HEADER + 3 * rows : HEADER + 3 * rows + rows * rows].reshape(b, rows, rows)
     offset = (jnp.arange(b, dtype=jnp.int32) * rows)[:, None]
     last = jnp.max(jnp.arange(b, dtype=jnp.int32) * rows + used)
     return RowTable(
@@ -92,7 +99,8 @@ def unpack_trees(packed: jax.Array, rows: int) -> RowTable:
         slots=slots,
         start=start,
         limit=limit,
-        pages=packed[:, _HEAD + 3 * rows + rows * rows :],
+        draft=draft,
+        pages=packed[:, line_size(rows, 0) :],
         used_tiles=(last + TILE - 1) // TILE,
     )
 
@@ -122,6 +130,7 @@ def chain_table(
         slots=slots,
         start=start,
         limit=count,
+        draft=jnp.zeros_like(count),
         pages=pages,
         used_tiles=(jnp.max(offset + count) + TILE - 1) // TILE,
     )

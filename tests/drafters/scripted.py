@@ -11,7 +11,8 @@ class ScriptedDrafter(TruthDrafter):
 
     `counts` and `rights` are repeated for ever, one entry a round: counts=(3, 0, 2, 0, 0, 4) drafts
     three tokens, declines, drafts two, ...; rights=(1,) makes all but the first token wrong, None
-    makes all right. Near the end of the truth the chains get shorter.
+    makes all right. Near the end of the truth the chains get shorter. `wants` says, in the same
+    way, in which rounds a drafter that listens to a head asks for its draft.
     """
 
     name = "scripted"
@@ -21,11 +22,13 @@ class ScriptedDrafter(TruthDrafter):
         *,
         counts: Sequence[int],
         rights: Sequence[int | None] = (None,),
+        wants: Sequence[bool] = (True,),
         vocab_size: int,
     ) -> None:
         super().__init__(vocab_size=vocab_size)
         self._counts = tuple(counts)
         self._rights = tuple(rights)
+        self._wants = tuple(wants)
         self.drafted: list[int] = []  # tokens drafted in each round since the reset
 
     def reset(self, prompt_ids: Sequence[int], *, truth: Sequence[int] | None = None) -> None:
@@ -43,3 +46,8 @@ class ScriptedDrafter(TruthDrafter):
         if right is not None:
             tokens[right:] = [(token + 1) % self._vocab_size for token in tokens[right:]]
         return DraftTree.chain(anchor, tokens, source="wrong" if right == 0 else "half-right")
+
+    @property
+    def wants_head(self) -> bool:
+        turn = len(self.drafted) - 1
+        return super().wants_head and self._wants[turn % len(self._wants)]

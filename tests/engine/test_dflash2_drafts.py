@@ -100,6 +100,21 @@ def test_after_rounds_that_accepted_drafts(engine, tensors, n_right):
     assert text == truth[: len(text)]
 
 
+def test_rounds_without_a_draft_keep_the_context_in_sync(engine, tensors):
+    """Nothing is heard in rounds that ask for no draft, and the next lattice is the oracle's."""
+    prompt = random_prompt(60)
+    truth = drafted_bench().plain(60).tokens
+    spy, text = LatticeSpy(counts=(6,), rights=(3, 0, 2), wants=(False, True, False)), []
+    with closing(engine.run(prompt, PARAMS, spy, truth=truth)) as run:
+        for turn in range(6):
+            text.extend(next(run).tokens)
+            if turn in (0, 2, 5):
+                check_lattice(spy.lattices[turn], tensors, engine.options.draft, prompt + text)
+            else:
+                assert spy.lattices[turn] is None
+    assert text == truth[: len(text)]
+
+
 def context(state, place, length):
     """Keys and values [2, L, length, G, D] of the drafter's context."""
     page, row = place.cells(length)

@@ -36,24 +36,27 @@ def tensors():
 
 
 def greedy_chain(tensors, ids, depth):
-    """Tokens and probabilities the head drafts behind `ids`, whose last one is the anchor."""
+    """The two best tokens of each step behind `ids`, whose last one is the anchor, and their
+    probabilities: two lists of pairs. The best ones continue the chain."""
     hidden = forward(tensors, CONFIG, np.array(ids[:-1])).hidden
     following, tokens, probs = list(ids[1:]), [], []
     for _ in range(depth):
         positions = np.arange(1, len(following) + 1)
         logits, y = mtp_forward(tensors, CONFIG, hidden, np.array(following), positions)
         weights = np.exp(logits[-1] - logits[-1].max())
-        tokens.append(int(weights.argmax()))
-        probs.append(float(weights.max() / weights.sum()))
+        pair = np.argsort(-weights, kind="stable")[:2]
+        tokens.append(pair.tolist())
+        probs.append((weights[pair] / weights.sum()).tolist())
         hidden = np.concatenate([hidden, y[-1:]])
-        following.append(tokens[-1])
+        following.append(tokens[-1][0])
     return tokens, probs
 
 
 def check(head, tensors, ids, depth):
     tokens, probs = greedy_chain(tensors, ids, depth)
-    assert head.tokens.tolist() == tokens
-    np.testing.assert_allclose(head.probs, probs, rtol=0, atol=TOLERANCE)
+    assert np.stack([head.tokens, head.second], 1).tolist() == tokens
+    found = np.stack([head.probs, head.second_probs], 1)
+    np.testing.assert_allclose(found, probs, rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("n_prompt", [1, 2, 20, 64, 70])
@@ -78,4 +81,20 @@ def test_after_rounds_that_accepted_drafts(engine, plain_text, tensors, n_right)
             text.extend(event.tokens)
             check(spy.heads[turn], tensors, prompt + text, engine.config.mtp_depth)
             assert event.accepted == (n_right if turn else 0)
+    assert text == truth[: len(text)]
+
+
+def test_rounds_without_a_draft_keep_the_heads_cache_in_sync(engine, plain_text, tensors):
+    """Nothing is heard in rounds that ask for no draft, and the next draft is as good as ever."""
+    prompt = random_prompt(20)
+    truth = plain_text(prompt, 20)
+    spy = HeadSpy(counts=(6,), rights=(3, 0, 2), wants=(False, False, True, False, True))
+    text = []
+    with closing(engine.run(prompt, PARAMS, spy, truth=truth)) as run:
+        for turn in range(6):
+            text.extend(next(run).tokens)
+            if turn in (0, 3, 5):
+                check(spy.heads[turn], tensors, prompt + text, engine.config.mtp_depth)
+            else:
+                assert spy.heads[turn] is None
     assert text == truth[: len(text)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tandem_jax.tree import DraftTree
-from tandem_jax.tree.rows import Seat, pack_trees
+from tandem_jax.tree.rows import HEADER, Seat, pack_trees
 from tests.laws.bench import VOCAB
 from tests.laws.bench import random_prompt as prompt_of
 from tests.laws.bits import same_bits
@@ -77,10 +77,10 @@ def test_garbage_in_rows_that_are_not_in_use(bench, plain):
         packed = pack_trees([tree], [Seat(HOME.slot, N_PROMPT, n, HOME.pages)], rows)
         state, (result,), logits = bench.dispatch(plain.fork(), packed, rows)
         dirty = packed.copy()
-        columns = dirty[0, 4 : 4 + 3 * rows].reshape(3, rows)
+        columns = dirty[0, HEADER : HEADER + 3 * rows].reshape(3, rows)
         columns[0, n:] = rng.integers(0, VOCAB, rows - n)
         columns[1:, n:] = rng.integers(0, rows, (2, rows - n))
-        paths = dirty[0, 4 + 3 * rows : 4 + 3 * rows + rows * rows].reshape(rows, rows)
+        paths = dirty[0, HEADER + 3 * rows :][: rows * rows].reshape(rows, rows)
         paths[n:] = rng.integers(0, rows, (rows - n, rows))
         for node in range(n):
             paths[node, tree.depth[node] + 1 :] = rng.integers(0, rows, rows - 1 - tree.depth[node])

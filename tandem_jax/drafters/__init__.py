@@ -3,7 +3,7 @@
 from importlib import import_module
 
 from tandem_jax.drafters.lattice import Lattice
-from tandem_jax.drafters.protocol import Drafter, DrafterSetup, HeadDraft
+from tandem_jax.drafters.protocol import Drafter, DrafterSetup, HeadDraft, RoundTime
 from tandem_jax.errors import ConfigError
 
 # Name as users type it -> "module:class".
@@ -24,6 +24,7 @@ __all__ = [
     "DrafterSetup",
     "HeadDraft",
     "Lattice",
+    "RoundTime",
     "drafter_class",
     "make_drafter",
 ]

@@ -41,6 +41,17 @@ class HeadDraft:
 
 
 @dataclass(frozen=True)
+class RoundTime:
+    """What a round that ran cost, for drafters that weigh prices."""
+
+    rows: int  # tree rows verified, the anchor included
+    is_chain: bool  # the tree was a chain (or the anchor alone)
+    length: int  # tokens committed before the round, its anchor included
+    ms: float  # from the dispatch to the end of the read, milliseconds
+    drafted: bool  # the head drafted behind it
+
+
+@dataclass(frozen=True)
 class DrafterSetup:
     """What a drafter may need to know when it is built."""
 
@@ -82,6 +93,12 @@ class Drafter(ABC):
 
         `anchor` is the last committed token. Raises ValueError when it is not the last one
         observed.
+        """
+
+    def measured(self, time: RoundTime) -> None:
+        """Hear what a round cost; called before its tokens are observed.
+
+        Not called for a round that compiled something first: its time says nothing about the next.
         """
 
     @property

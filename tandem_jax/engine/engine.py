@@ -11,7 +11,7 @@ from tandem_jax.config import EngineConfig
 from tandem_jax.drafters import Drafter, HeadDraft, Lattice
 from tandem_jax.engine.buckets import fit_bucket, prompt_chunks, row_buckets
 from tandem_jax.engine.events import RoundEvent
-from tandem_jax.engine.executables import Executables, Shapes, pack_chunk
+from tandem_jax.engine.executables import Executables, Key, Shapes, pack_chunk
 from tandem_jax.engine.round import Live, run_round
 from tandem_jax.engine.steps import RoundResult, StepOptions, empty_state, read_head
 from tandem_jax.errors import ContextLengthError, EmptyPromptError, RequestError
@@ -70,11 +70,40 @@ class Engine:
         self.last_logits: jax.Array | None = None  # of the last step, if `want_logits`
         self._free = list(range(config.slots))
 
-    def warm_up(self, progress: Callable[[str, int, int], None] | None = None) -> None:
-        """Compile every bucket, so that no later round does."""
-        keys = [("round", 1, rows) for rows in self.row_buckets]
-        keys += [("prefill", 1, size) for size in self.config.prefill_buckets]
+    def warm_up(
+        self, progress: Callable[[str, int, int], None] | None = None, *, smallest: bool = False
+    ) -> None:
+        """Compile every bucket, so that no later round does; with `smallest`, what plain steps use.
+
+        The rest is left to `compile_one`, in idle moments.
+        """
+        if smallest:
+            keys = [("round", 1, self.row_buckets[0]), ("prefill", 1, self.config.page_tokens)]
+        else:
+            keys = self._keys()
         self.executables.build(keys, progress)
+
+    def compile_one(self) -> bool:
+        """Compile a bucket that is missing, the smallest first; False if none is."""
+        missing = [key for key in self._keys() if key not in self.executables.built]
+        self.executables.build(missing[:1], None)
+        return bool(missing)
+
+    def missing_rows(self) -> dict[int, float]:
+        """Row buckets not compiled yet, with the milliseconds that compiling one took so far."""
+        seconds = [s for (kind, *_), s in self.executables.seconds.items() if kind == "round"]
+        cost = 1e3 * max(seconds, default=0.0)
+        built = self.executables.built
+        return {rows: cost for rows in self.row_buckets if ("round", 1, rows) not in built}
+
+    def _keys(self) -> list[Key]:
+        rounds = [("round", 1, rows) for rows in self.row_buckets]
+        return rounds + [("prefill", 1, size) for size in self.config.prefill_buckets]
+
+    @property
+    def n_compiled(self) -> int:
+        """Executables there are; it grows when a round had to compile its bucket."""
+        return len(self.executables.built)
 
     def check(self, prompt_ids: Sequence[int], params: SamplingParams) -> int:
         """The most tokens the answer may have; raises RequestError for a prompt that cannot run."""

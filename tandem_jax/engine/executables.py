@@ -1,5 +1,6 @@
 """Compiled steps by bucket: built before use, counted, kept between runs of the program."""
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ class Executables:
     def __init__(self, shapes: Shapes, weights, state):
         self.shapes = shapes
         self.built: dict[Key, Callable] = {}  # every executable there is, by bucket
+        self.seconds: dict[Key, float] = {}  # what building each took
         self._abstract = jax.tree.map(
             lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), (weights, state)
         )
@@ -72,12 +74,15 @@ class Executables:
                     progress("compile", done, len(missing))
 
     def _compile(self, key: Key) -> Callable:
+        started = time.perf_counter()
         kind, _, size = key
         step = round_step if kind == "round" else prefill_step
         shapes = self.shapes
         jitted = compiled(step, shapes.model, shapes.plan, size, shapes.options)
         packed = jax.ShapeDtypeStruct(shapes.packed_size(key), jnp.int32)
-        return jitted.lower(*self._abstract, packed).compile()
+        executable = jitted.lower(*self._abstract, packed).compile()
+        self.seconds[key] = time.perf_counter() - started
+        return executable
 
 
 def pack_chunk(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tandem_jax.drafters import Drafter
+from tandem_jax.drafters import Drafter, RoundTime
 from tandem_jax.engine.events import RoundEvent
 from tandem_jax.engine.steps import RoundResult
 from tandem_jax.tree import DraftTree
@@ -28,6 +28,9 @@ class Device(Protocol):
 
     node_budget: int
 
+    @property
+    def n_compiled(self) -> int: ...
+
     def seat(self, live: Live, rows: int, draft: bool) -> Seat: ...
 
     def verify(self, trees: Sequence[DraftTree], seats: Sequence[Seat]) -> list[RoundResult]: ...
@@ -44,7 +47,7 @@ def run_round(
     depth = live.remaining - 1
     proposal = drafter.propose(live.anchor, device.node_budget, depth) if depth > 0 else None
     tree = DraftTree.root_only(live.anchor) if proposal is None else proposal
-    (result,) = device.verify([tree], [device.seat(live, len(tree), drafter.wants_head)])
+    result = _verified(device, drafter, live, tree)
     if on_tree is not None:
         on_tree(tree, result.path.tolist())
     tokens = [*tree.tokens[result.path[1:]].tolist(), result.bonus]
@@ -63,6 +66,17 @@ def run_round(
     )
     length, remaining = live.length + len(result.path), live.remaining - len(tokens)
     return event, replace(live, length=length, anchor=result.bonus, remaining=remaining)
+
+
+def _verified(device: Device, drafter: Drafter, live: Live, tree: DraftTree) -> RoundResult:
+    """The device's answer to a tree; the drafter is told what it cost."""
+    seat = device.seat(live, len(tree), drafter.wants_head)
+    compiled, started = device.n_compiled, time.perf_counter()
+    (result,) = device.verify([tree], [seat])
+    ms = (time.perf_counter() - started) * 1e3
+    if device.n_compiled == compiled:
+        drafter.measured(RoundTime(len(tree), tree.is_chain, live.length + 1, ms, seat.draft))
+    return result
 
 
 def cut(tokens: Sequence[int], remaining: int, stop: frozenset[int]) -> tuple[int, str | None]:

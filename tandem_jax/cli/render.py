@@ -21,6 +21,8 @@ STYLES = {
     "half-right": "yellow",
     "random": "green",
     "df2-greedy": "bright_magenta",
+    "df2-tree": "bright_blue",
+    "deep": "bright_cyan",
 }
 MEANINGS = {
     "target": "the model's own pick",
@@ -30,6 +32,8 @@ MEANINGS = {
     "half-right": "test drafter, right half of the time",
     "random": "test drafter, random trees",
     "df2-greedy": "the block drafter beside the model",
+    "df2-tree": "its other candidates",
+    "deep": "one long copied line",
 }
 # A model can write escape sequences; on a terminal they would be obeyed. Keep \t and \n.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -10,7 +10,18 @@ from tandem_jax.tree.invariants import check_lengths, check_order, check_parents
 from tandem_jax.tree.merge import NodeLists, grafted, reordered
 from tandem_jax.tree.render import render_html, render_text
 
-SOURCES = ("target", "lookup", "mtp", "wrong", "half-right", "random", "df2-greedy")
+# Codes are stable: new sources go to the end.
+SOURCES = (
+    "target",
+    "lookup",
+    "mtp",
+    "wrong",
+    "half-right",
+    "random",
+    "df2-greedy",
+    "df2-tree",
+    "deep",
+)
 SOURCE_CODE = {name: code for code, name in enumerate(SOURCES)}
 
 _DTYPES = {"tokens": np.int32, "parents": np.int32, "scores": np.float32, "source": np.int8}
@@ -100,8 +111,11 @@ class DraftTree:
         check_order(nodes)
 
     @classmethod
-    def _lawful(cls, tokens, parents, scores, source) -> "DraftTree":
-        """Tree of fields that are legal by construction: no second check within a round."""
+    def lawful(cls, tokens, parents, scores, source) -> "DraftTree":
+        """Tree of fields that are legal by construction, unchecked: for the loops of a round.
+
+        tokens, parents, scores, source [N+1] in canonical order, as in the fields.
+        """
         tree = object.__new__(cls)
         given = {"tokens": tokens, "parents": parents, "scores": scores, "source": source}
         for name, dtype in _DTYPES.items():
@@ -165,7 +179,7 @@ class DraftTree:
         place = np.cumsum(kept) - 1
         parents = place[self.parents[nodes]]
         parents[0] = -1
-        return self._lawful(self.tokens[nodes], parents, self.scores[nodes], self.source[nodes])
+        return self.lawful(self.tokens[nodes], parents, self.scores[nodes], self.source[nodes])
 
     def truncate(self, n_rows: int) -> "DraftTree":
         """The first `n_rows` nodes, root included: legal for any prefix of a pre-order."""
@@ -178,7 +192,7 @@ class DraftTree:
 
         Raises ValueError when the anchors differ.
         """
-        return self._lawful(*grafted(self._lists(), other._lists()))
+        return self.lawful(*grafted(self._lists(), other._lists()))
 
     def best_nodes(self, budget: int) -> "DraftTree":
         """At most `budget` drafted nodes of the highest scores, each with its ancestors.

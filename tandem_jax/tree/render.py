@@ -18,6 +18,8 @@ COLOURS = {
     "half-right": "#d97706",
     "random": "#0d9488",
     "df2-greedy": "#c026d3",
+    "df2-tree": "#e879f9",
+    "deep": "#1e40af",
 }
 _MAX_LABEL = 14  # characters of a token shown in a picture
 _COLUMN_PX, _ROW_PX, _BOX_WIDTH_PX, _BOX_HEIGHT_PX = 132, 30, 112, 22

@@ -128,7 +128,7 @@ def test_from_parents_emits_preorder_with_the_best_sibling_first():
         (([1, 2], [-1, 0], [1.0, 1.5], [0, 1]), r"node 1: score 1.5 is not in \[0, 1\]"),
         (([1, 2], [-1, 0], [0.9, 0.5], [0, 1]), "root must have score 1"),
         (([1, 2], [-1, 0], [1.0, 0.5], [1, 1]), "root must have .* source 'target'"),
-        (([1, 2], [-1, 0], [1.0, 0.5], [0, 99]), r"source codes must lie in \[0, 7\)"),
+        (([1, 2], [-1, 0], [1.0, 0.5], [0, 99]), r"source codes must lie in \[0, 9\)"),
         (([1, -2], [-1, 0], [1.0, 0.5], [0, 1]), "negative token id -2"),
     ],
 )

@@ -1,0 +1,143 @@
+"""The staircase cut: the node count of a candidate tree that earns most tokens a millisecond."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tandem_jax.tree import DraftTree
+
+MAX_NODES = 31  # drafted nodes that fit into 32 rows
+SNAP = (7, 15, 23, 31)  # node counts that fill 8, 16, 24 and 32 rows
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What verifying a candidate costs, in milliseconds."""
+
+    verify: Sequence[float]  # [R+1] by rows, the anchor included; verify and commit together
+    draft: float = 0.0  # of the head that proposed it
+    commit: float = 0.0  # on top, where `verify` does not hold the commit
+    rollback: float | None = None  # of a chain that is rejected somewhere; None for a tree
+
+
+@dataclass(frozen=True)
+class Step:
+    """One node count of a candidate: what it earns and what it costs."""
+
+    nodes: int  # drafted nodes kept
+    gain: float  # sum of q over them: tokens to expect beside the model's own
+    ms: float  # price of the round, milliseconds
+    value: float  # expected tokens a millisecond
+    eligible: bool  # a cut may end here
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A candidate, cut."""
+
+    tree: DraftTree
+    step: Step  # where the cut fell
+
+
+def staircut(
+    tree: DraftTree,
+    q: Sequence[float],
+    costs: Costs,
+    *,
+    snap: Sequence[int] = SNAP,
+    max_nodes: int = MAX_NODES,
+) -> Cut | None:
+    """The best cut of a candidate, or None if it has no node or none fits.
+
+    q [N+1]: probability that each node is accepted, q[0] unused. Nodes come in by descending raw
+    score (stable), each with the ancestors it still lacks; one that does not fit is passed over.
+    A cut ends at a count in `snap`, or where all that fits is in. Its value is
+
+        (1 + min(sum q, n)) / (verify(n + 1) + draft + commit),
+
+    and a chain pays rollback * clip(1 - sum q / n, 0, 1) in place of the commit. The first of the
+    best counts wins.
+    """
+    admitted = admission(tree, max_nodes)
+    best: Step | None = None
+    for step in _steps(admitted, q, costs, snap):
+        if step.eligible and (best is None or step.value > best.value):
+            best = step
+    if best is None:
+        return None
+    whole = best.nodes == tree.n_draft
+    return Cut(tree if whole else _kept(tree, admitted, best.nodes), best)
+
+
+def curve(
+    tree: DraftTree,
+    q: Sequence[float],
+    costs: Costs,
+    *,
+    snap: Sequence[int] = SNAP,
+    max_nodes: int = MAX_NODES,
+) -> list[Step]:
+    """Every node count that the cut passes, for pictures and tables; arguments as `staircut`."""
+    admitted = admission(tree, max_nodes)
+    return list(_steps(admitted, q, costs, snap))
+
+
+def admission(tree: DraftTree, max_nodes: int) -> list[list[int]]:
+    """Nodes in the order they come in: each entry a node with the ancestors it still lacked."""
+    scores, parents = tree.scores.tolist(), tree.parents.tolist()
+    kept = [False] * len(parents)
+    kept[0] = True
+    groups, n = [], 0
+    for node in sorted(range(1, len(parents)), key=lambda i: -scores[i]):
+        if kept[node]:
+            continue
+        group = [node]
+        above = parents[node]
+        while not kept[above]:
+            group.append(above)
+            above = parents[above]
+        if n + len(group) > max_nodes:
+            continue
+        for member in group:
+            kept[member] = True
+        n += len(group)
+        groups.append(group)
+    return groups
+
+
+def greedy_chain(tree: DraftTree) -> DraftTree:
+    """The walk that takes the child of the highest score at each node."""
+    # Children come in descending score, so the walk is the first run of a pre-order.
+    parents = tree.parents.tolist()
+    rows = 1
+    while rows < len(parents) and parents[rows] == rows - 1:
+        rows += 1
+    return tree.truncate(rows)
+
+
+def _steps(
+    admitted: list[list[int]], q: Sequence[float], costs: Costs, snap: Sequence[int]
+) -> Iterator[Step]:
+    verify, fixed, rollback = costs.verify, costs.draft + costs.commit, costs.rollback
+    if rollback is not None:
+        fixed = costs.draft
+    last = sum(map(len, admitted))
+    n, gain = 0, 0.0
+    for group in admitted:
+        for node in group:
+            gain += q[node]
+        n += len(group)
+        ms = verify[n + 1] + fixed
+        if rollback is not None:
+            ms += rollback * min(max(1.0 - gain / n, 0.0), 1.0)
+        value = (min(gain, n) + 1.0) / ms
+        yield Step(n, gain, ms, value, n == last or n in snap)
+
+
+def _kept(tree: DraftTree, admitted: list[list[int]], nodes: int) -> DraftTree:
+    kept, n = [0], 0
+    for group in admitted:
+        if n == nodes:
+            break
+        kept += group
+        n += len(group)
+    return tree.subset(kept)

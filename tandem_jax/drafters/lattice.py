@@ -27,6 +27,12 @@ class Lattice:
         """False if a score is NaN or infinite: the drafter's weights are damaged."""
         return bool(np.isfinite(self.scores).all())
 
+    def first(self, slots: int) -> "Lattice":
+        """The lattice of the first `slots` slots, at least one."""
+        if slots >= len(self.cand):
+            return self
+        return Lattice(self.cand[:slots], self.scores[:slots], self.temperature)
+
     def greedy_walk(self) -> np.ndarray:
         """Index [L] of the best candidate of each slot behind the one chosen before it.
 

@@ -95,7 +95,7 @@ class Drafter(ABC):
         observed.
         """
 
-    def measured(self, time: RoundTime) -> None:
+    def measured(self, time: RoundTime) -> None:  # noqa: B027  (most drafters weigh no prices)
         """Hear what a round cost; called before its tokens are observed.
 
         Not called for a round that compiled something first: its time says nothing about the next.

@@ -27,7 +27,8 @@ ORDER = (
     {"api", "batch"},
     {"engine", "loading_drafter"},
     {"loading"},
-    {"drafters", "staircut", "caches"},
+    {"staircut"},
+    {"drafters", "caches"},
     {"models", "sampling", "text"},
     {"state", "tree"},
     {"quant"},
@@ -42,6 +43,7 @@ DOORS = {"checkpoints": "loading", "pallas_kernels": "ops"}
 WITHOUT_JAX = (
     "tandem_jax.text",
     "tandem_jax.drafters",
+    "tandem_jax.staircut",
     "tandem_jax.tree.draft_tree",
     "tandem_jax.tree.merge",
     "tandem_jax.sampling.params",

@@ -64,14 +64,15 @@ def load_drafters(folders: list[Path], target: Target) -> list[BlockDrafter]:
 
 
 @partial(jax.jit, static_argnames=("shape", "dtype", "taps"))
-def _read(params, tokens, *, shape: ModelShape, dtype, taps: tuple[int, ...]):
+def read_rows(params, tokens, *, shape: ModelShape, dtype, taps: tuple[int, ...]):
     """Return (hidden [B T D], taps [n B T D]) of rows that hold one document each."""
     out = forward(params, tokens, jnp.zeros_like(tokens), shape, dtype=dtype, remat=False,
                   taps=taps)
     return out if taps else (out, None)
 
 
-def _head(params):
+def head_of(params):
+    """The output head: its own, or the tied embedding."""
     return params["head"] if "head" in params else params["embed"]
 
 
@@ -81,7 +82,7 @@ def _block_part(p, target, taps, tokens, at, *, s: DrafterShape, which: tuple[in
     ctx = context_of(p, s, taps[jnp.asarray(which)])
     anchor = jnp.take_along_axis(tokens, at, 1)
     hidden = block_hidden(p, s, target["embed"], ctx, jnp.zeros_like(tokens), anchor, at)[:, :, 1:]
-    cand, unary = candidates(p, s, _head(target), hidden)
+    cand, unary = candidates(p, s, head_of(target), hidden)
     chosen = walk(lattice_scores(p, s, hidden, anchor, cand, unary))
     return jnp.take_along_axis(cand, chosen[..., None], -1)[..., 0], cand
 
@@ -109,7 +110,7 @@ class Row:
     reference: list[int]
 
 
-def _anchors(rows: list[Row]) -> np.ndarray:
+def anchors_of(rows: list[Row]) -> np.ndarray:
     """Return [B N] indices of the anchors, N a multiple of ANCHORS; rows repeat their last one."""
     count = max(1, *(len(row.reference) - 1 for row in rows))
     steps = np.arange(-(-count // ANCHORS) * ANCHORS)
@@ -128,8 +129,8 @@ class Proposer:
         """Return proposals of each drafter, and of "mtp", for each of the rows."""
         params, shape = self.target.params, self.target.shape
         tokens = jnp.asarray(padded([row.prompt + row.reference for row in rows], LENGTHS))
-        hidden, taps = _read(params, tokens, shape=shape, dtype=self.dtype, taps=self.taps)
-        at = _anchors(rows)
+        hidden, taps = read_rows(params, tokens, shape=shape, dtype=self.dtype, taps=self.taps)
+        at = anchors_of(rows)
         parts = [jnp.asarray(part) for part in np.split(at, at.shape[1] // ANCHORS, 1)]
         found = {}
         for drafter in self.drafters:

@@ -1,0 +1,141 @@
+"""How far a drafter's probabilities can be believed, learned from what was committed."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tandem_jax.staircut.estimators import Est, Rate
+from tandem_jax.staircut.price_model import context_class
+from tandem_jax.tree import DraftTree
+
+_ALPHA = 0.15
+_MEAN_ACCEPTED = 4.3  # tokens of a head's tree to expect before any round, of 15
+_DECILES = 10
+_DRAFT_WINDOW = (0.1, 6.0)  # a draft's time counts between these multiples of its prior
+
+
+class Calibration:
+    """Accepted tokens over the sum of scores, for the head's tree and for the lookup's.
+
+    A factor scales q of its source's nodes; it has no upper bound (on quotations a lookup is
+    right far more often than its votes say), so q is capped where it is used. `head_accepted` is
+    the plain mean of accepted tokens of the head's tree, for the decision to draft at all. These
+    outlive a request: what one text teaches is the best guess for the next.
+    """
+
+    def __init__(self) -> None:
+        self.head = Rate(1.0, _ALPHA)
+        self.lookup = Rate(1.0, _ALPHA)
+        self.head_accepted = Rate(_MEAN_ACCEPTED, _ALPHA)
+
+    def to_dict(self) -> dict:
+        """The three figures as plain data for JSON."""
+        return {name: getattr(self, name).value for name in ("head", "lookup", "head_accepted")}
+
+    def load_dict(self, state: Mapping) -> None:
+        """Go on from `to_dict`; raises KeyError, TypeError or ValueError for something else."""
+        values = {name: float(state[name]) for name in ("head", "lookup", "head_accepted")}
+        for name, value in values.items():
+            getattr(self, name).value = value
+
+
+class ProbDeciles:
+    """Measured acceptance by the tenth of the probability the head gives a token.
+
+    A tenth starts at the probability itself and learns from every token that the round put to the
+    test: one whose parent was accepted. Source: the TandemLLM project's page; the weight of a new
+    sample, and that nothing is forgotten otherwise, are ours.
+    """
+
+    def __init__(self, alpha: float = 0.05) -> None:
+        self._alpha = alpha
+        self._shift = [0.0] * _DECILES  # measured acceptance less probability, by tenth
+        self.counts = [0] * _DECILES  # tokens put to the test, by tenth
+
+    def q(self, prob: float) -> float:
+        """Probability that a token of this probability is accepted, its parent given."""
+        return min(max(prob + self._shift[_decile(prob)], 0.0), 1.0)
+
+    def observe(self, prob: float, accepted: bool) -> None:
+        """Take in one tested token."""
+        tenth = _decile(prob)
+        self.counts[tenth] += 1
+        alpha = max(self._alpha, 1.0 / (self.counts[tenth] + 4))
+        self._shift[tenth] += alpha * (float(accepted) - prob - self._shift[tenth])
+
+    def to_dict(self) -> dict:
+        """Deviations and counts by tenth."""
+        return {"shift": list(self._shift), "counts": list(self.counts)}
+
+    def load_dict(self, state: Mapping) -> None:
+        """Go on from `to_dict`; raises KeyError, TypeError or ValueError for something else."""
+        shift, counts = [float(x) for x in state["shift"]], [int(x) for x in state["counts"]]
+        if len(shift) != _DECILES or len(counts) != _DECILES:
+            raise ValueError(f"{len(shift)} tenths, not {_DECILES}")
+        self._shift, self.counts = shift, counts
+
+
+class DraftCost:
+    """Ms of one draft by context class: an estimate that starts at the table's figure."""
+
+    def __init__(self, prior_ms: Mapping[int, float] | float) -> None:
+        """`prior_ms`: one figure, or figures by context class (the nearest lower one counts)."""
+        self._prior = {0: prior_ms} if isinstance(prior_ms, int | float) else dict(prior_ms)
+        self._learned: dict[int, Est] = {}
+
+    def ms(self, context: int) -> float:
+        """What a draft costs at this context length."""
+        cls = context_class(context)
+        return self._learned[cls].value if cls in self._learned else self._before(cls)
+
+    def observe(self, context: int, ms: float) -> None:
+        """Take in one draft's time; one far from the prior is no draft's time and is dropped."""
+        cls = context_class(context)
+        prior = self._before(cls)
+        if _DRAFT_WINDOW[0] * prior <= ms <= _DRAFT_WINDOW[1] * prior:
+            self._learned.setdefault(cls, Est(prior, 0.3, 3)).update(ms)
+
+    def to_dict(self) -> dict:
+        """Learned costs by class."""
+        return {str(cls): [est.value, est.count] for cls, est in sorted(self._learned.items())}
+
+    def load_dict(self, state: Mapping) -> None:
+        """Go on from `to_dict`; raises TypeError or ValueError for something else."""
+        self._learned = {
+            int(cls): Est(float(value), 0.3, 3, int(count)) for cls, (value, count) in state.items()
+        }
+
+    def _before(self, cls: int) -> float:
+        below = [context for context in self._prior if context <= cls]
+        return self._prior[max(below) if below else min(self._prior)]
+
+
+def tested(tree: DraftTree, tokens: Sequence[int]) -> tuple[int, float]:
+    """Accepted nodes of a tree, and the sum of scores that committed tokens put to the test.
+
+    What lies below the last committed token on the accepted path was not tested: it is left out,
+    or a round cut short would look like one that was wrong.
+    """
+    words, parents = tree.tokens.tolist(), tree.parents.tolist()
+    last, length, n = 0, 0, len(words)
+    for node in range(1, n):
+        if length == len(tokens):
+            break
+        if parents[node] == last and words[node] == tokens[length]:
+            last, length = node, length + 1
+    if length == len(tokens):
+        # A subtree is a contiguous range; it ends at the first node whose parent lies before it.
+        start = last + 1
+        end = next((i for i in range(start, n) if parents[i] < last), n)
+        untested = float(tree.scores[start:end].sum(dtype=np.float64))
+        return length, tree.expected_accepted - untested
+    return length, tree.expected_accepted
+
+
+def scaled(scores: np.ndarray, factors: Sequence[float], source: np.ndarray) -> list[float]:
+    """q [N+1] of the nodes: score times the factor of its source code, at most 1."""
+    return np.minimum(scores * np.asarray(factors)[source], 1.0).tolist()
+
+
+def _decile(prob: float) -> int:
+    return min(max(int(prob * _DECILES), 0), _DECILES - 1)

@@ -66,6 +66,7 @@ class Drafter(ABC):
     uses_model_head: ClassVar[bool] = False  # wants a HeadDraft with what it observes
     uses_draft_model: ClassVar[bool] = False  # wants a Lattice, from a block drafter
     needs_truth: ClassVar[bool] = False  # wants the plain text first, for tests of the engine
+    takes_all_rows: ClassVar[bool] = False  # sizes its trees itself, up to the rows that compile
 
     @classmethod
     def build(cls, setup: DrafterSetup) -> "Drafter":

@@ -23,6 +23,7 @@ from tandem_jax.state.pages import PageTable
 from tandem_jax.tree import DraftTree
 from tandem_jax.tree.rows import Seat, pack_trees
 
+DEFAULT_BUDGET = 16  # drafted nodes of a drafter that weighs no prices
 OnTree = Callable[[DraftTree, Sequence[int]], None]  # (verified tree, accepted rows)
 
 
@@ -34,14 +35,15 @@ class Engine:
         model: Model,
         config: EngineConfig,
         *,
-        node_budget: int = 16,
+        node_budget: int | None = None,
         draft: DraftModel | None = None,
         use_mtp: bool = True,
         want_logits: bool = False,
         delta_scan: str | None = None,
         stop_ids: Sequence[int] = (),
     ):
-        """`node_budget`: most drafted nodes a round, until prices decide; `stop_ids`: the model's.
+        """`node_budget`: most drafted nodes a round; by default 16 where no prices decide, and as
+        many as there are rows where they do. `stop_ids`: the model's.
 
         `draft` is a block drafter that runs beside every step, in place of the MTP head.
         `want_logits` keeps the logits of the last round in `last_logits` (tests); `delta_scan`
@@ -53,7 +55,9 @@ class Engine:
         self.model, self.config = model, config
         self.plan = make_plan(platform, delta_scan=delta_scan)
         self.row_buckets = row_buckets(config, platform)
-        self.node_budget = min(node_budget, self.row_buckets[-1] - 1)
+        most = self.row_buckets[-1] - 1
+        self.node_budget = min(node_budget or DEFAULT_BUDGET, most)
+        self.max_nodes = min(node_budget or most, most)
         self.stop_ids = frozenset(stop_ids)
         with_mtp = use_mtp and model.config.mtp and draft is None
         self.options = StepOptions(
@@ -144,7 +148,7 @@ class Engine:
         try:
             drafter.reset(prompt_ids, truth=truth)
             started = time.perf_counter()
-            first, head = self._prefill(slot, np.asarray(prompt_ids, np.int32), progress)
+            first, head = self.prefill(slot, np.asarray(prompt_ids, np.int32), progress)
             drafter.observe([first], head)
             reason = "stop" if first in stop else "length" if limit == 1 else None
             ms = (time.perf_counter() - started) * 1e3
@@ -179,9 +183,16 @@ class Engine:
         pages = self.pages.grow(live.slot, last // self.config.page_tokens + 1)
         return Seat(live.slot, live.length, limit, pages, draft)
 
-    def _prefill(
-        self, slot: int, prompt: np.ndarray, progress: Callable[[str, int, int], None] | None
+    def prefill(
+        self,
+        slot: int,
+        prompt: np.ndarray,
+        progress: Callable[[str, int, int], None] | None = None,
     ) -> tuple[int, HeadDraft | Lattice | None]:
+        """Read a prompt (int32 [P], P >= 1) into a slot: (token behind it, the head's draft).
+
+        The caller gives the slot's pages back. progress("prefill", tokens read, P) a chunk.
+        """
         page, result = self.config.page_tokens, np.zeros(1, np.int32)
         for start, count, size in prompt_chunks(len(prompt), page, self.config.prefill_buckets):
             pages = self.pages.grow(slot, start // page + 1)

@@ -26,7 +26,8 @@ class Live:
 class Device(Protocol):
     """What a round needs of the engine."""
 
-    node_budget: int
+    node_budget: int  # most drafted nodes of a drafter that weighs no prices
+    max_nodes: int  # most drafted nodes there are rows for
 
     @property
     def n_compiled(self) -> int: ...
@@ -45,7 +46,8 @@ def run_round(
     """Advance one request by at least one token."""
     started = time.perf_counter()
     depth = live.remaining - 1
-    proposal = drafter.propose(live.anchor, device.node_budget, depth) if depth > 0 else None
+    nodes = device.max_nodes if drafter.takes_all_rows else device.node_budget
+    proposal = drafter.propose(live.anchor, nodes, depth) if depth > 0 else None
     tree = DraftTree.root_only(live.anchor) if proposal is None else proposal
     result = _verified(device, drafter, live, tree)
     if on_tree is not None:

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from tandem_jax.drafters.lattice import Lattice
+from tandem_jax.staircut.calibrate import DraftCost
 from tandem_jax.staircut.lattice_tree import lattice_tree
 from tandem_jax.staircut.policy import Decision, Outcome, Policy, PolicySetup, RoundInput
 from tandem_jax.tree import DraftTree
@@ -41,9 +42,10 @@ class BudgetPolicy(Policy):
 
     def __init__(self, setup: PolicySetup) -> None:
         self.prices = setup.prices
-        self._setup = setup
+        self._costs = {arm: DraftCost(setup.draft_ms.get(arm)) for arm in ("wide", "narrow")}
         self._lookup = setup.lookup()
         self._committed = 0  # tokens of the answer
+        self._context, self._drafted = 0, ""  # of the round at hand: tokens before it, head asked
 
     @abstractmethod
     def _arm(self, given: RoundInput) -> str:
@@ -51,9 +53,10 @@ class BudgetPolicy(Policy):
 
     def reset(self, prompt_ids: Sequence[int]) -> None:
         self._lookup.reset(prompt_ids)
-        self._committed = 0
+        self._committed, self._drafted = 0, ""
 
     def propose(self, given: RoundInput) -> Decision:
+        self._context, self._drafted = given.context, ""
         if min(given.max_nodes, given.max_depth) < 1:
             return Decision(None)
         arm = self._arm(given)
@@ -63,25 +66,21 @@ class BudgetPolicy(Policy):
         if lattice is not None and lattice.is_finite:
             own = lattice_tree(lattice.first(given.max_depth), given.anchor, budget)
             tree = own if tree is None else own.merge(tree)
-        asked = "" if lattice is None else arm
+        asked = self._drafted = "" if lattice is None else arm
         if tree is None:
             return Decision(None, head=asked)
         curve = self.prices.verify_ms("tree", given.context)
         per_node = max((curve[16] - curve[8]) / 8, 0.0)
-        draft_ms = self._draft_ms(arm, given.context) if asked else 0.0
+        draft_ms = self._costs[arm].ms(given.context) if asked else 0.0
         pruned = prune(tree, budget, per_node, curve[8] + draft_ms)
         return Decision(pruned if pruned.n_draft else None, "merged", asked)
 
     def observe(self, outcome: Outcome) -> None:
+        if outcome.draft_ms is not None and self._drafted:
+            self._costs[self._drafted].observe(self._context, outcome.draft_ms)
         self._lookup.observe(outcome.tokens, None)
         self._committed += len(outcome.tokens)
 
     def budget(self, arm: str) -> int:
         """Most drafted nodes of an arm's tree by now."""
         return WIDE_NODES if arm == "wide" and self._committed >= UNDER_WAY else NARROW_NODES
-
-    def _draft_ms(self, arm: str, context: int) -> float:
-        prior = self._setup.draft_prior(arm)
-        if isinstance(prior, int | float):
-            return float(prior)
-        return prior[max((c for c in prior if c <= context), default=min(prior))]

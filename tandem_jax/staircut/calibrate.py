@@ -78,22 +78,23 @@ class ProbDeciles:
 class DraftCost:
     """Ms of one draft by context class: an estimate that starts at the table's figure."""
 
-    def __init__(self, prior_ms: Mapping[int, float] | float) -> None:
-        """`prior_ms`: one figure, or figures by context class (the nearest lower one counts)."""
-        self._prior = {0: prior_ms} if isinstance(prior_ms, int | float) else dict(prior_ms)
+    def __init__(self, prior_ms: Mapping[int, float] | None) -> None:
+        """`prior_ms`: figures by context (the nearest lower one counts), None if there are none."""
+        self._prior = dict(prior_ms or {})
         self._learned: dict[int, Est] = {}
 
     def ms(self, context: int) -> float:
-        """What a draft costs at this context length."""
+        """What a draft costs at this context length; 0 while nothing at all is known."""
         cls = context_class(context)
-        return self._learned[cls].value if cls in self._learned else self._before(cls)
+        return self._learned[cls].value if cls in self._learned else self._before(cls) or 0.0
 
     def observe(self, context: int, ms: float) -> None:
         """Take in one draft's time; one far from the prior is no draft's time and is dropped."""
         cls = context_class(context)
         prior = self._before(cls)
-        if _DRAFT_WINDOW[0] * prior <= ms <= _DRAFT_WINDOW[1] * prior:
-            self._learned.setdefault(cls, Est(prior, 0.3, 3)).update(ms)
+        low, high = (x * prior for x in _DRAFT_WINDOW) if prior else (0.0, float("inf"))
+        if low <= ms <= high:
+            self._learned.setdefault(cls, Est(prior or ms, 0.3, 3)).update(ms)
 
     def to_dict(self) -> dict:
         """Learned costs by class."""
@@ -102,11 +103,14 @@ class DraftCost:
     def load_dict(self, state: Mapping) -> None:
         """Go on from `to_dict`; raises TypeError or ValueError for something else."""
         self._learned = {
-            int(cls): Est(float(value), 0.3, 3, int(count)) for cls, (value, count) in state.items()
+            int(cls): Est(float(value), 0.3, 3, int(count))
+            for cls, (value, count) in state.items()
         }
 
-    def _before(self, cls: int) -> float:
+    def _before(self, cls: int) -> float | None:
         below = [context for context in self._prior if context <= cls]
+        if not self._prior:
+            return None
         return self._prior[max(below) if below else min(self._prior)]
 
 

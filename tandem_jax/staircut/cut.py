@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 from tandem_jax.tree import DraftTree
 
@@ -19,8 +21,7 @@ class Costs:
     rollback: float | None = None  # of a chain that is rejected somewhere; None for a tree
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One node count of a candidate: what it earns and what it costs."""
 
     nodes: int  # drafted nodes kept
@@ -32,10 +33,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Cut:
-    """A candidate, cut."""
+    """A candidate, cut; only the one that is taken becomes a tree of its own."""
 
-    tree: DraftTree
+    candidate: DraftTree
+    kept: Sequence[int]  # nodes of the candidate that stay, the root among them, in any order
     step: Step  # where the cut fell
+
+    @cached_property
+    def tree(self) -> DraftTree:
+        """The nodes that stay."""
+        whole = len(self.kept) == len(self.candidate)
+        return self.candidate if whole else self.candidate.subset(self.kept)
 
 
 def staircut(
@@ -64,8 +72,7 @@ def staircut(
             best = step
     if best is None:
         return None
-    whole = best.nodes == tree.n_draft
-    return Cut(tree if whole else _kept(tree, admitted, best.nodes), best)
+    return Cut(tree, _kept(admitted, best.nodes), best)
 
 
 def curve(
@@ -87,7 +94,8 @@ def admission(tree: DraftTree, max_nodes: int) -> list[list[int]]:
     kept = [False] * len(parents)
     kept[0] = True
     groups, n = [], 0
-    for node in sorted(range(1, len(parents)), key=lambda i: -scores[i]):
+    # `reverse` keeps equals in their order.
+    for node in sorted(range(1, len(parents)), key=scores.__getitem__, reverse=True):
         if kept[node]:
             continue
         group = [node]
@@ -133,11 +141,10 @@ def _steps(
         yield Step(n, gain, ms, value, n == last or n in snap)
 
 
-def _kept(tree: DraftTree, admitted: list[list[int]], nodes: int) -> DraftTree:
-    kept, n = [0], 0
+def _kept(admitted: list[list[int]], nodes: int) -> list[int]:
+    kept = [0]
     for group in admitted:
-        if n == nodes:
+        if len(kept) > nodes:
             break
         kept += group
-        n += len(group)
-    return tree.subset(kept)
+    return kept

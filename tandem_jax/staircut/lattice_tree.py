@@ -1,6 +1,7 @@
 """From a lattice to a draft tree: the greedy walk first, then the likeliest branches."""
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
+from math import inf
 
 import numpy as np
 
@@ -23,65 +24,85 @@ def lattice_tree(lattice: Lattice, anchor: int, budget: int) -> DraftTree | None
     """
     if budget < 1:
         return None
-    logp, order = _log_probs(lattice)
-    grown = _Grown(anchor, lattice.cand, logp, order)
+    grown = _Grown(anchor, lattice)
     grown.walk(min(budget, len(lattice.cand)))
     grown.branch(budget)
-    logs = np.array(grown.logs)
-    scores = np.exp(logs).astype(np.float32).tolist()
-    lists = NodeLists(grown.tokens, grown.parents, scores, grown.source)
-    return DraftTree.lawful(*reordered(lists))
+    scores = np.exp(np.array(grown.logs)).astype(np.float32).tolist()
+    source = [0] + [SOURCE_CODE[GREEDY]] * grown.n_walk
+    source += [SOURCE_CODE[BRANCH]] * (len(scores) - len(source))
+    return DraftTree.lawful(*reordered(NodeLists(grown.tokens, grown.parents, scores, source)))
 
 
-def _log_probs(lattice: Lattice) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probabilities of each candidate behind each one, and their ranking: both [L, k, k]."""
-    logits = lattice.scores.astype(np.float64) / lattice.temperature
-    logits -= logits.max(axis=-1, keepdims=True)
-    logp = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-    # Ranked by the scores themselves, so that the first of a row is the greedy walk's choice.
-    return logp, np.argsort(-lattice.scores, axis=-1, kind="stable")
+def _log_sums(lattice: Lattice) -> np.ndarray:
+    """Logarithm [L, k] of what the exponentials behind each candidate sum to."""
+    # Candidates first: numpy is slow at reducing a short last axis.
+    x = np.array(lattice.scores.transpose(2, 0, 1), np.float64, order="C")
+    x /= lattice.temperature
+    top = x.max(axis=0)
+    x -= top
+    return top + np.log(np.exp(x, out=x).sum(axis=0))
 
 
 class _Grown:
-    """A tree under construction; a node's next best sibling waits in the heap behind it."""
+    """A tree under construction.
 
-    def __init__(self, anchor: int, cand: np.ndarray, logp: np.ndarray, order: np.ndarray) -> None:
-        self.tokens, self.parents, self.logs, self.source = [anchor], [-1], [0.0], [0]
-        self._cand, self._logp, self._order = cand.tolist(), logp, order
+    A row is the list of scores behind one node, less those struck out because they are in the tree
+    or in the heap: of each row only the best one waits there, and its successor when it is taken.
+    """
+
+    def __init__(self, anchor: int, lattice: Lattice) -> None:
+        self.tokens, self.parents, self.logs = [anchor], [-1], [0.0]
+        self.n_walk = 0
+        self._cand, self._scores = lattice.cand.tolist(), lattice.scores
+        self._log_sums, self._temperature = _log_sums(lattice).tolist(), lattice.temperature
+        # (-log-probability, arrival, candidate, parent, slot, row, base), see `branch`
         self._heap: list[tuple] = []
-        self._arrivals = 0
 
     def walk(self, length: int) -> None:
-        """Add the greedy walk, and let the runner-up of each of its steps wait."""
-        row = parent = 0
+        """Add the greedy walk; the second best of each of its steps waits."""
+        choice = log = 0
         for slot in range(length):
-            ranked = self._order[slot, row].tolist()
-            logs = self._logp[slot, row].tolist()
-            self._wait(slot, ranked, logs, 1, parent)
-            parent = self._add(slot, ranked[0], parent, logs[ranked[0]], GREEDY)
-            row = ranked[0]
+            row = self._scores[slot, choice].tolist()
+            base = log - self._log_sums[slot][choice]
+            choice = row.index(max(row))
+            log = base + row[choice] / self._temperature
+            row[choice] = -inf
+            self.tokens.append(self._cand[slot][choice])
+            self.parents.append(slot)
+            self.logs.append(log)
+            second = max(row)
+            if second > -inf:
+                at = row.index(second)
+                row[at] = -inf
+                entry = (-base - second / self._temperature, slot, at, slot, slot, row, base)
+                self._heap.append(entry)
+        self.n_walk = length
+        heapify(self._heap)
 
     def branch(self, budget: int) -> None:
-        """Add the likeliest waiting nodes until there are `budget`."""
-        while self._heap and len(self.tokens) <= budget:
-            _, _, slot, ranked, logs, rank, parent = heappop(self._heap)
-            choice = ranked[rank]
-            node = self._add(slot, choice, parent, logs[choice], BRANCH)
-            self._wait(slot, ranked, logs, rank + 1, parent)
-            if slot + 1 < len(self._cand):
-                below = self._order[slot + 1, choice].tolist()
-                self._wait(slot + 1, below, self._logp[slot + 1, choice].tolist(), 0, node)
+        """Add the likeliest waiting nodes until there are `budget`.
 
-    def _wait(self, slot: int, ranked: list, logs: list, rank: int, parent: int) -> None:
-        if rank < len(ranked):
-            log = self.logs[parent] + logs[ranked[rank]]
-            entry = (-log, self._arrivals, slot, ranked, logs, rank, parent)
-            heappush(self._heap, entry)
-            self._arrivals += 1
-
-    def _add(self, slot: int, choice: int, parent: int, log: float, source: str) -> int:
-        self.tokens.append(self._cand[slot][choice])
-        self.parents.append(parent)
-        self.logs.append(self.logs[parent] + log)
-        self.source.append(SOURCE_CODE[source])
-        return len(self.tokens) - 1
+        A waiting node is a candidate of a slot behind a parent; base: log-probability of the
+        parent less the row's log-sum, to which score / temperature is added.
+        """
+        heap, slots, temperature = self._heap, len(self._cand), self._temperature
+        arrivals = slots
+        while heap and len(self.tokens) <= budget:
+            negative_log, _, choice, parent, slot, row, base = heappop(heap)
+            node = len(self.tokens)
+            self.tokens.append(self._cand[slot][choice])
+            self.parents.append(parent)
+            self.logs.append(-negative_log)
+            waiting = [(parent, slot, row, base)]
+            if slot + 1 < slots:
+                below = self._scores[slot + 1, choice].tolist()
+                base = -negative_log - self._log_sums[slot + 1][choice]
+                waiting.append((node, slot + 1, below, base))
+            for parent, slot, row, base in waiting:
+                best = max(row)
+                if best > -inf:
+                    at = row.index(best)
+                    row[at] = -inf
+                    log = base + best / temperature
+                    heappush(heap, (-log, arrivals, at, parent, slot, row, base))
+                    arrivals += 1

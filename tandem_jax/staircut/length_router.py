@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tandem_jax.staircut.budget import BudgetPolicy
 from tandem_jax.staircut.estimators import Est
-from tandem_jax.staircut.policy import Decision, Outcome, PolicySetup, RoundInput
+from tandem_jax.staircut.policy import Outcome, PolicySetup, RoundInput
 
 _LATCH_AFTER = 4  # wide rounds before anything else
 _PROBES = 6  # most narrow probes
@@ -34,16 +34,9 @@ class LengthRouter(BudgetPolicy):
         super().reset(prompt_ids)
         self._forget()
 
-    def propose(self, given: RoundInput) -> Decision:
-        self._context = given.context
-        decision = super().propose(given)
-        self._drafted = decision.head
-        return decision
-
     def observe(self, outcome: Outcome) -> None:
         super().observe(outcome)
         arm, accepted = self._drafted, len(outcome.tokens) - 1
-        self._drafted = ""
         if not outcome.rows or not arm:
             return
         self._blocks += 1
@@ -60,9 +53,8 @@ class LengthRouter(BudgetPolicy):
     def _forget(self) -> None:
         self._accepted = {"narrow": Est(3.2, warm=8), "wide": Est(3.6, warm=8)}
         self._ceiling = Est(0.0, warm=8)
-        self._blocks = self._probes = self._context = 0
+        self._blocks = self._probes = 0
         self._latched: str | None = None
-        self._drafted = ""
 
     def _arm(self, given: RoundInput) -> str:
         if self._latched is not None:
@@ -79,5 +71,5 @@ class LengthRouter(BudgetPolicy):
 
     def _worth(self, arm: str) -> float:
         curve = self.prices.verify_ms("tree", self._context)
-        ms = curve[self.budget(arm) + 1] + self._draft_ms(arm, self._context)
+        ms = curve[self.budget(arm) + 1] + self._costs[arm].ms(self._context)
         return (self._accepted[arm].value + 1.0) / ms

@@ -60,6 +60,7 @@ class MtpStairCut(PricedPolicy):
     def observe(self, outcome: Outcome) -> None:
         if self._draft is not None and outcome.rows:
             self._learn(self._draft, outcome.tokens)
+        self._draft = None
         super().observe(outcome)
 
     def _parts(self) -> dict[str, Mapping]:

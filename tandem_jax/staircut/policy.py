@@ -78,13 +78,6 @@ class PolicySetup:
     copy_prior: Mapping[Key, tuple[float, float]] = field(default_factory=dict)  # counted rates
     snap: Sequence[int] = SNAP  # node counts that fill the compiled rows
 
-    def draft_prior(self, head: str) -> Mapping[int, float] | float:
-        """Cost of a head's draft before any was measured: the table's, else a guess of a fifth
-        of a plain step."""
-        if head in self.draft_ms:
-            return self.draft_ms[head]
-        return 0.2 * self.prices.plain_ms(1024)
-
 
 class Policy(ABC):
     """Decides round by round for one request at a time."""

@@ -48,7 +48,7 @@ class PricedPolicy(Policy):
         self._lookup = setup.lookup()
         self.calibration = Calibration()
         self.copies = CopyRate(setup.copy_prior)
-        self.draft_cost = DraftCost(setup.draft_prior(head))
+        self.draft_cost = DraftCost(setup.draft_ms.get(head))
         self.slower = NeverSlower()
         self._round = Round()
         self._is_new = True  # no round of the request was proposed yet
@@ -92,6 +92,7 @@ class PricedPolicy(Policy):
             self.copies.observe(now.top, tokens)
             self._learn_costs(outcome, now)
         self._lookup.observe(tokens, None)
+        self._round = Round()
 
     @property
     def wants_draft(self) -> bool:

@@ -117,9 +117,13 @@ class DraftTree:
         tokens, parents, scores, source [N+1] in canonical order, as in the fields.
         """
         tree = object.__new__(cls)
-        given = {"tokens": tokens, "parents": parents, "scores": scores, "source": source}
-        for name, dtype in _DTYPES.items():
-            object.__setattr__(tree, name, _frozen(np.array(given[name], dtype)))
+        # Past the frozen class's own door, field by field: a round makes half a dozen trees.
+        tree.__dict__.update(
+            tokens=_frozen(np.array(tokens, np.int32)),
+            parents=_frozen(np.array(parents, np.int32)),
+            scores=_frozen(np.array(scores, np.float32)),
+            source=_frozen(np.array(source, np.int8)),
+        )
         return tree
 
     @property
@@ -185,7 +189,9 @@ class DraftTree:
         """The first `n_rows` nodes, root included: legal for any prefix of a pre-order."""
         if n_rows < 1:
             raise ValueError(f"cannot truncate a tree to {n_rows} rows: the root always stays")
-        return self if n_rows >= self.tokens.size else self.subset(range(n_rows))
+        if n_rows >= self.tokens.size:
+            return self
+        return self.lawful(*(getattr(self, name)[:n_rows] for name in _DTYPES))
 
     def merge(self, other: "DraftTree") -> "DraftTree":
         """Union of both trees; a shared node keeps this tree's source and the higher score.

@@ -32,8 +32,9 @@ def preorder(parents: Sequence[int], scores: Sequence[float]) -> list[int]:
         order.append(node)
         ranked = children[node]
         if len(ranked) > 1:
-            ranked.sort(key=lambda child: -scores[child])
+            # The best on top of the stack, and of equals the first: sorted from the back.
             ranked.reverse()
+            ranked.sort(key=scores.__getitem__)
         stack += ranked
     return order
 

@@ -1,9 +1,8 @@
 """Exact replay of every policy on recorded heads: tokens a second of simulated time.
 
     python -m tools.measure.router_replay --prices gb10 --records FOLDER --json
-Prices are a packaged table's name or a JSON file that tools.measure.verify_curve wrote; records come
-from tools.measure.record. Prints a table; with --json the last line is one JSON object with
-mean_tok_s {policy: x} and staircut_wins {policy: of the workloads}.
+Prices are a packaged table's name or a JSON file of tools.measure.verify_curve; records come from
+tools.measure.record. Prints a table; with --json the last line is one JSON object with mean_tok_s {policy: x} and staircut_wins {policy: of the workloads}.
 """
 
 import argparse

@@ -20,22 +20,28 @@ class NgramIndex:
     built by numpy; what comes later goes into dictionaries.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, orders: Sequence[int] = range(2, MAX_ORDER + 1)) -> None:
+        """`orders`: lengths of n-grams that are indexed."""
         self.tokens: list[int] = []  # the whole text
+        self.n_recent = 0  # tokens that came after the last rebuild
+        self._orders = frozenset(orders)
         self._sorted: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # order -> keys, followers
         self._recent: dict[int, dict[int, list[int]]] = {}  # order -> key -> followers
 
     def rebuild(self, text: Sequence[int]) -> None:
         """Start again with this text."""
         self.tokens[:] = [int(token) for token in text]
-        self._recent.update({order: {} for order in range(2, MAX_ORDER + 1)})
+        self._recent.update({order: {} for order in self._orders})
         self._sorted.clear()
+        self.n_recent = 0
         # The last token ends n-grams that nothing follows yet; `extend` indexes those.
         tokens = np.array(self.tokens[:-1], np.uint64) + np.uint64(1)
         keys = tokens.copy()  # keys[i]: the n-gram ending at i
         for order in range(2, min(MAX_ORDER, tokens.size) + 1):
             back = order - 1
             keys[back:] += tokens[:-back] * np.uint64(_POWERS[back])
+            if order not in self._orders:
+                continue
             by_key = np.argsort(keys[back:], kind="stable")
             self._sorted[order] = (keys[back:][by_key], by_key + order)
 
@@ -48,6 +54,7 @@ class NgramIndex:
                 if len(followers) > _PER_GRAM:
                     del followers[0]
             self.tokens.append(int(token))
+        self.n_recent += len(tokens)
 
     def longest_match(self, min_order: int) -> tuple[int, list[int]]:
         """Longest n-gram that ends the text and occurs earlier in it, down to `min_order`.
@@ -64,12 +71,21 @@ class NgramIndex:
                 return order, followers
         return 0, []
 
+    def places(self, gram: Sequence[int]) -> list[int]:
+        """Positions that followed an n-gram of an indexed length, newest first, at most 24."""
+        order, key = self._keys(gram)[-1]
+        followers = self._recent[order].get(key, [])[::-1]
+        return followers + self._sorted_followers(order, key, _PER_GRAM - len(followers))
+
     def _suffix_keys(self) -> list[tuple[int, int]]:
-        """Order and key of each n-gram that ends the text, shortest first."""
+        """Order and key of each indexed n-gram that ends the text, shortest first."""
+        return self._keys(self.tokens[-MAX_ORDER:])
+
+    def _keys(self, tail: Sequence[int]) -> list[tuple[int, int]]:
         key, found = 0, []
-        for back, token in enumerate(reversed(self.tokens[-MAX_ORDER:])):
+        for back, token in enumerate(reversed(tail)):
             key = (key + (token + 1) * _POWERS[back]) % _MODULUS
-            if back:
+            if back + 1 in self._orders:
                 found.append((back + 1, key))
         return found
 

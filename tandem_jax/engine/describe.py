@@ -18,13 +18,13 @@ def describe(engine: Engine) -> dict[str, Any]:
     """
     config = engine.model.config
     leaves = jax.tree.leaves(replace(engine.model.weights, draft=None))
-    device = leaves[0].devices().pop()
+    platform = leaves[0].devices().pop().platform
     ops = {}
     for choice in (engine.plan.delta_scan, engine.plan.tree_attention):
         ops[choice.op] = {"implementation": choice.name, "passed_over": dict(choice.passed_over)}
     return {
-        "device": device.device_kind,
-        "platform": device.platform,
+        "device": engine.device_kind,
+        "platform": platform,
         "exactness_class": engine.plan.exactness,
         "family": config.family,
         "parameters": sum(leaf.size for leaf in leaves),
@@ -38,6 +38,7 @@ def describe(engine: Engine) -> dict[str, Any]:
         "max_context": engine.config.max_context,
         "page_tokens": engine.config.page_tokens,
         "node_budget": engine.node_budget,
+        "max_nodes": engine.max_nodes,
         "row_buckets": list(engine.row_buckets),
         "prefill_buckets": list(engine.config.prefill_buckets),
         "compiled": [f"{kind} {n}x{size}" for kind, n, size in sorted(engine.executables.built)],

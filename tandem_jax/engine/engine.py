@@ -105,6 +105,11 @@ class Engine:
         return rounds + [("prefill", 1, size) for size in self.config.prefill_buckets]
 
     @property
+    def device_kind(self) -> str:
+        """Name of the device it runs on."""
+        return jax.tree.leaves(self.model.weights)[0].devices().pop().device_kind
+
+    @property
     def n_compiled(self) -> int:
         """Executables there are; it grows when a round had to compile its bucket."""
         return len(self.executables.built)

@@ -10,6 +10,7 @@ one; callers who mean a control token pass its id (`encode_pieces`) or ask for `
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -32,6 +33,7 @@ class Tokenizer:
 
     def __init__(self, source: str, *, where: str = "tokenizer.json"):
         raw = _parse(source, where)
+        self.fingerprint = hashlib.sha256(source.encode("utf-8")).hexdigest()  # of the file
         self.control_ids: dict[str, int] = _control_tokens(raw, where)  # text -> id, all added
         self.special_ids: frozenset[int] = frozenset(
             token["id"] for token in raw["added_tokens"] if token["special"]

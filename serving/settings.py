@@ -15,9 +15,16 @@ class Settings:
     drafter: str = "auto"  # name in the table of drafters
     draft_model: str | None = None  # a block drafter's directory or shipped name, None = its own
     tap: str | None = None  # "output" or "entry", None = what the draft model says
+    policy: str = "auto"  # who decides what a round drafts
+    prices: str | None = None  # price file or packaged table, None = the one of the device
+    corpus: str | None = None  # directory of a corpus that the lookup copies from
+    suffix_store: str | None = None  # file of a store that the lookup copies from
+    suffix_store_readonly: bool = False  # add nothing to it
+    learned: str | None = None  # file of what the policy learned, read at the start, kept at the end
+    warmup: str = "full"  # "full" compiles all at the start, "lazy" most of it in idle seconds
     max_context: int | None = None  # tokens of prompt and answer together, None = the model's
     dtype: str = "auto"  # type of weights and activations
-    node_budget: int = 16  # most tree rows one round verifies
+    node_budget: int | None = None  # most drafted nodes of a round, None = what the policy takes
     served_name: str | None = None  # `model` in requests and answers, None = the model's own name
     max_queue: int = 64  # requests that may wait; one more is answered with 429
     max_prompts: int = 128  # prompts in one completions request

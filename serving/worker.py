@@ -21,6 +21,8 @@ from tandem_jax.text import Tokenizer
 
 log = logging.getLogger("tandem.serving")
 
+_IDLE_S = 1.0  # seconds without work after which missing buckets are compiled
+
 
 class JobCancelledError(Exception):
     """Leaves the engine in the middle of a prefill that nobody waits for any more."""
@@ -55,6 +57,7 @@ class EngineWorker:
         self._loaded = threading.Event()
         self._load_error: Exception | None = None
         self._model: ModelInfo | None = None
+        self._may_compile = True  # as far as is known, buckets are left to compile when idle
         self._thread = threading.Thread(target=self._main, name="tandem-engine", daemon=True)
 
     @property
@@ -147,17 +150,32 @@ class EngineWorker:
             return
         finally:
             self._loaded.set()
-        while (job := self._next()) is not None:
-            self._answer(llm, job)
+        try:
+            while (job := self._next(llm)) is not None:
+                self._answer(llm, job)
+        finally:
+            llm.close()
 
-    def _next(self) -> Job | None:
+    def _next(self, llm: Any) -> Job | None:
         with self._changed:
             self._running = None
-            self._changed.wait_for(lambda: self._waiting or self._is_closing)
+            while not self._has_work(_IDLE_S if self._may_compile else None):
+                # A second without work: compile a bucket that some answer may want.
+                self._changed.release()
+                try:
+                    self._may_compile = llm.compile_one()
+                finally:
+                    self._changed.acquire()
             if self._is_closing:
                 return None
             self._running = self._waiting.popleft()
             return self._running
+
+    def _has_work(self, timeout_s: float | None) -> bool:
+        """Wait for a request or the end; False if neither came in time. The lock is held."""
+        return bool(
+            self._changed.wait_for(lambda: self._waiting or self._is_closing, timeout=timeout_s)
+        )
 
     def _answer(self, llm: Any, job: Job) -> None:
         try:

@@ -12,6 +12,8 @@ import jax
 
 from tandem_jax.config import EngineConfig
 from tandem_jax.drafters import Drafter, drafter_class, make_drafter
+from tandem_jax.drafters.corpus import CorpusStore
+from tandem_jax.drafters.suffix_store import SuffixStore
 from tandem_jax.engine.available import head_warnings, refusal
 from tandem_jax.engine.describe import describe
 from tandem_jax.engine.engine import Engine
@@ -20,6 +22,15 @@ from tandem_jax.engine.executables import keep_executables
 from tandem_jax.errors import ConfigError
 from tandem_jax.loading import load_model, open_model
 from tandem_jax.loading_drafter import drafter_for
+from tandem_jax.routing import (
+    AUTO,
+    Routing,
+    load_learned,
+    policy_for,
+    route,
+    routing_warnings,
+    save_learned,
+)
 from tandem_jax.sampling.params import SamplingParams
 from tandem_jax.text import ChatTemplate, Detokenizer, Tokenizer, stop_token_ids
 from tandem_jax.tree import DraftTree
@@ -72,36 +83,53 @@ class LLM:
     """A model ready to write.
 
     model: directory of a checkpoint in Hugging Face layout, or "mini" / "nano" (shipped).
-    drafter: a name of `tandem_jax.drafters.DRAFTERS`. draft_model: directory of a block drafter
-    (DFlash2, DFlash), or the name of a shipped one; a shipped model takes its own, if there is
-    one, unless told. tap: "output" or "entry", against what that checkpoint says. dtype "auto" is
-    float32 on a CPU and bfloat16 elsewhere. progress(phase, done, total) is called while loading,
-    compiling and prefilling. Raises CheckpointError or ConfigError.
+    drafter: a name of `tandem_jax.drafters.DRAFTERS`; with "auto" a policy decides (`policy`, a
+    name of `tandem_jax.staircut.policy.POLICIES`; by default StairCut). draft_model: directory of a
+    block drafter (DFlash2, DFlash), or the name of a shipped one; a shipped model takes its own, if
+    there is one, unless told. tap: "output" or "entry", against what that checkpoint says.
+    prices: price file or name of a packaged one, by default that of the model and device.
+    corpus, suffix_store: a directory and a file that the lookup copies from, the second one also
+    kept up to date unless `suffix_store_readonly`. learned: a file that the policy's experience is
+    read from, if it exists, and written to by `close`. node_budget: most drafted nodes a round. dtype
+    "auto" is float32 on a CPU and bfloat16 elsewhere. warmup False compiles buckets on first use,
+    "lazy" those of plain steps at once and the others in idle moments. progress(phase, done, total)
+    is called while loading, compiling and prefilling. Raises CheckpointError or ConfigError.
     """
 
     def __init__(
         self,
         model: str | Path,
         *,
-        drafter: str = "auto",
+        drafter: str = AUTO,
+        policy: str = AUTO,
         draft_model: str | Path | None = None,
         tap: str | None = None,
+        prices: str | Path | None = None,
+        corpus: str | Path | None = None,
+        suffix_store: str | Path | None = None,
+        suffix_store_readonly: bool = False,
+        learned: str | Path | None = None,
         max_context: int | None = None,
         dtype: str = "auto",
-        node_budget: int = 16,
-        warmup: bool = True,
+        node_budget: int | None = None,
+        warmup: bool | str = True,
         progress: Progress | None = None,
         **engine_options: Any,
     ):
         kind = drafter_class(drafter)
-        if node_budget < 1:
+        if node_budget is not None and node_budget < 1:
             raise ConfigError(f"node_budget must be at least 1, not {node_budget}")
         if dtype == "auto":
             dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
         opened, config, _, warnings = open_model(model, dtype)
-        draft = drafter_for(drafter, draft_model, opened.path, config, dtype=dtype, tap=tap)
+        # The MTP head drafts alone, and plain steps need nobody: no block drafter beside them.
+        alone = policy in ("mtp", "none") and draft_model is None
+        name = "mtp" if alone and drafter == AUTO else drafter
+        draft = drafter_for(name, draft_model, opened.path, config, dtype=dtype, tap=tap)
+        chosen = policy_for(drafter, policy, draft is not None, config.mtp and draft is None)
         self.warnings = (*warnings, *head_warnings(drafter, config.mtp, draft is not None))
         self.warnings += () if draft is None else draft.warnings
+        self.warnings += routing_warnings(chosen, draft.config.block if draft else None)
         for line in self.warnings:
             log.warning("%s: %s", opened.path.name, line)
         self.tokenizer = Tokenizer.from_directory(opened.path)
@@ -126,8 +154,31 @@ class LLM:
             use_mtp=kind.uses_model_head,
             stop_ids=stop_ids,
         )
+        self._stores = _stores(
+            self.tokenizer, corpus, suffix_store, read_only=suffix_store_readonly
+        )
+        self.routing, self._learned = self._route(chosen, prices, learned)
         if warmup:
-            self.engine.warm_up(progress)
+            self.engine.warm_up(progress, smallest=warmup == "lazy")
+
+    def _route(
+        self, policy: str | None, prices: str | Path | None, learned: str | Path | None
+    ) -> tuple[Routing | None, Path | None]:
+        """The policy with its prices and its experience, and where that is kept."""
+        if policy is None:
+            if prices is not None or learned is not None:
+                raise ConfigError(
+                    f"the drafter {self.drafter_name!r} weighs no prices and learns nothing",
+                    hint="leave the drafter at 'auto', or leave out prices and learned",
+                )
+            return None, None
+        routing = route(
+            self.engine, policy, model=self.model_name, prices=prices, stores=self._stores
+        )
+        path = None if learned is None else Path(learned)
+        if path is not None and path.exists():
+            load_learned(routing, path)
+        return routing, path
 
     @property
     def vocab_size(self) -> int:
@@ -157,9 +208,15 @@ class LLM:
         if chosen.needs_truth:
             plain = self.engine.run(prompt_ids, params, self._drafter("none"))
             truth = [token for event in plain for token in event.tokens]
-        yield from self.engine.run(
-            prompt_ids, params, chosen, truth=truth, on_tree=on_tree, progress=self._progress
-        )
+        written: list[int] = []
+        try:
+            for event in self.engine.run(
+                prompt_ids, params, chosen, truth=truth, on_tree=on_tree, progress=self._progress
+            ):
+                written += event.tokens
+                yield event
+        finally:
+            self._remember([*prompt_ids, *written])
 
     def stream(self, prompt: str, params: SamplingParams | None = None) -> Iterator[str]:
         """The answer as pieces of text, each ending on a whole character."""
@@ -212,6 +269,26 @@ class LLM:
         rounds = sum(event.rows > 0 for event in events)
         return LosslessReport(first is None, drafted, plain, first, rounds, self.drafter_name)
 
+    def compile_one(self) -> bool:
+        """Compile one bucket that is missing, for idle moments; False if none is."""
+        return self.engine.compile_one()
+
+    def close(self) -> None:
+        """Write what was learned where `learned` said, and let go of the stores."""
+        if self._learned is not None:
+            save_learned(self._routed(), self._learned)
+        for store in self._stores:
+            if isinstance(store, SuffixStore):
+                store.close()
+
+    def save_learned(self, path: str | Path) -> None:
+        """Write what the policy learned so far; raises ConfigError if no policy decides."""
+        save_learned(self._routed(), path)
+
+    def load_learned(self, path: str | Path) -> None:
+        """Go on from a file of `save_learned`; raises ConfigError if it does not fit."""
+        load_learned(self._routed(), path)
+
     def describe(self) -> dict[str, Any]:
         """What is running and how: JSON-serialisable facts, with reasons for what was not used."""
         return {
@@ -219,6 +296,7 @@ class LLM:
             "drafter": self.drafter_name,
             "draft_model": self.draft_model,
             **describe(self.engine),
+            "routing": None if self.routing is None else self.routing.describe(),
             "warnings": list(self.warnings),
         }
 
@@ -226,7 +304,21 @@ class LLM:
         error = refusal(self.engine, name)
         if error is not None:
             raise error
+        if name == AUTO and self.routing is not None:
+            return self.routing.drafter
         return make_drafter(name, vocab_size=self.tokenizer.vocab_size)
+
+    def _routed(self) -> Routing:
+        if self.routing is None:
+            raise ConfigError(
+                f"the drafter {self.drafter_name!r} decides nothing, so learns nothing"
+            )
+        return self.routing
+
+    def _remember(self, tokens: list[int]) -> None:
+        for store in self._stores:
+            if isinstance(store, SuffixStore):
+                store.append(tokens)
 
     def _complete(
         self, ids: Sequence[int], params: SamplingParams | None, trace: bool
@@ -260,3 +352,21 @@ def _context(asked: int | None, model: int) -> int:
             f"max_context {asked} is more than the {model} positions the model was made for"
         )
     return min(model, DEFAULT_CONTEXT) if asked is None else asked
+
+
+def _stores(
+    tokenizer: Tokenizer,
+    corpus: str | Path | None,
+    suffix_store: str | Path | None,
+    *,
+    read_only: bool,
+) -> tuple[CorpusStore | SuffixStore, ...]:
+    """The texts a lookup may copy from; raises ConfigError for one that does not fit."""
+    if suffix_store is None and read_only:
+        raise ConfigError("suffix_store_readonly was given without a suffix_store")
+    found: list[CorpusStore | SuffixStore] = []
+    if corpus is not None:
+        found.append(CorpusStore(corpus, tokenizer.fingerprint))
+    if suffix_store is not None:
+        found.append(SuffixStore(suffix_store, tokenizer.fingerprint, read_only=read_only))
+    return tuple(found)

@@ -7,11 +7,17 @@ import typer
 
 from tandem_jax.cli.options import (
     SHIPPED,
-    DrafterOption,
+    CorpusOption,
     DraftModelOption,
+    DrafterOption,
+    LearnedOption,
     MaxContextOption,
     MaxTokensOption,
     ModelOption,
+    PolicyOption,
+    PricesOption,
+    StoreOption,
+    StoreReadonlyOption,
     TapOption,
 )
 from tandem_jax.errors import RequestError
@@ -32,6 +38,12 @@ def chat(
     drafter: DrafterOption = "auto",
     draft_model: DraftModelOption = None,
     tap: TapOption = None,
+    policy: PolicyOption = "auto",
+    prices: PricesOption = None,
+    corpus: CorpusOption = None,
+    suffix_store: StoreOption = None,
+    suffix_store_readonly: StoreReadonlyOption = False,
+    learned: LearnedOption = None,
     max_context: MaxContextOption = None,
     system: SystemOption = "",
 ) -> None:
@@ -44,10 +56,23 @@ def chat(
     if importlib.util.find_spec("readline"):
         importlib.import_module("readline")  # line editing and history for input()
     with render.ProgressLine() as progress:
-        drafting = Drafting(drafter, draft_model, tap)
+        drafting = Drafting(
+        drafter=drafter,
+        draft_model=draft_model,
+        tap=tap,
+        policy=policy,
+        prices=prices,
+        corpus=corpus,
+        suffix_store=suffix_store,
+        suffix_store_readonly=suffix_store_readonly,
+        learned=learned,
+    )
         llm = open_llm(model, drafting, max_context=max_context, progress=progress)
         render.err().print(f"{llm.model_name}, drafter {llm.drafter_name}. {HELP}", style="dim")
-        converse(llm, params, system, render.out())
+        try:
+            converse(llm, params, system, render.out())
+        finally:
+            llm.close()
 
 
 def converse(llm: "LLM", params: "SamplingParams", system: str, console: "Console") -> None:

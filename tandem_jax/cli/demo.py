@@ -6,11 +6,13 @@ import typer
 
 from tandem_jax.cli.options import (
     SHIPPED,
-    DrafterOption,
     DraftModelOption,
+    DrafterOption,
     JsonOption,
     MaxTokensOption,
     ModelOption,
+    PolicyOption,
+    PricesOption,
     TapOption,
 )
 
@@ -34,6 +36,8 @@ def demo(
     drafter: DrafterOption = "auto",
     draft_model: DraftModelOption = None,
     tap: TapOption = None,
+    policy: PolicyOption = "auto",
+    prices: PricesOption = None,
     json: JsonOption = False,
 ) -> None:
     """Let a shipped model write, coloured by who guessed each token, and check it is lossless."""
@@ -41,6 +45,6 @@ def demo(
     from tandem_jax.sampling.params import SamplingParams
 
     params = SamplingParams(max_tokens=max_tokens, ignore_eos=True)
-    drafting = Drafting(drafter, draft_model, tap)
+    drafting = Drafting(drafter, draft_model, tap, policy, prices)
     request = Request(model, drafting, prompt, params, verify=True)
     answer(request, as_json=json, echo_prompt=True)

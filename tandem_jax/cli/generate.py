@@ -8,13 +8,19 @@ import typer
 
 from tandem_jax.cli.options import (
     SHIPPED,
-    DrafterOption,
+    CorpusOption,
     DraftModelOption,
+    DrafterOption,
     IgnoreEosOption,
     JsonOption,
+    LearnedOption,
     MaxContextOption,
     MaxTokensOption,
     ModelOption,
+    PolicyOption,
+    PricesOption,
+    StoreOption,
+    StoreReadonlyOption,
     TapOption,
 )
 from tandem_jax.errors import ConfigError
@@ -37,6 +43,12 @@ def generate(
     drafter: DrafterOption = "auto",
     draft_model: DraftModelOption = None,
     tap: TapOption = None,
+    policy: PolicyOption = "auto",
+    prices: PricesOption = None,
+    corpus: CorpusOption = None,
+    suffix_store: StoreOption = None,
+    suffix_store_readonly: StoreReadonlyOption = False,
+    learned: LearnedOption = None,
     max_context: MaxContextOption = None,
     ignore_eos: IgnoreEosOption = False,
     verify: VerifyOption = False,
@@ -48,7 +60,17 @@ def generate(
 
     params = SamplingParams(max_tokens=max_tokens, ignore_eos=ignore_eos)
     text = read_prompt(prompt, prompt_file)
-    drafting = Drafting(drafter, draft_model, tap)
+    drafting = Drafting(
+        drafter=drafter,
+        draft_model=draft_model,
+        tap=tap,
+        policy=policy,
+        prices=prices,
+        corpus=corpus,
+        suffix_store=suffix_store,
+        suffix_store_readonly=suffix_store_readonly,
+        learned=learned,
+    )
     request = Request(model, drafting, text, params, max_context=max_context, verify=verify)
     answer(request, as_json=json)
 

@@ -29,6 +29,38 @@ DraftModelOption = Annotated[
         "name of a shipped one. Default: the one that ships with the model, if one does.",
     ),
 ]
+PolicyOption = Annotated[
+    str,
+    typer.Option(
+        "--policy",
+        help="Who decides what a round drafts, with the drafter at auto: staircut, length, fixed8, "
+        "fixed16, mtp, none. Default: staircut, or mtp for a model that has only its own head.",
+    ),
+]
+PricesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--prices",
+        help="What rounds cost: a JSON file, or a packaged table such as gb10. Default: the one of "
+        "this model and device, if there is one.",
+    ),
+]
+CorpusOption = Annotated[
+    str | None, typer.Option("--corpus", help="Directory of a corpus that the lookup copies from.")
+]
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--suffix-store", help="File that keeps what was read and written, for the lookup."
+    ),
+]
+StoreReadonlyOption = Annotated[
+    bool, typer.Option("--suffix-store-readonly", help="Use that file and add nothing to it.")
+]
+LearnedOption = Annotated[
+    str | None,
+    typer.Option("--learned", help="File that keeps what the policy learned, between runs."),
+]
 TapOption = Annotated[
     str | None,
     typer.Option(

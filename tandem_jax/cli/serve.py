@@ -7,10 +7,16 @@ import typer
 
 from tandem_jax.cli.options import (
     SHIPPED,
-    DrafterOption,
+    CorpusOption,
     DraftModelOption,
+    DrafterOption,
+    LearnedOption,
     MaxContextOption,
     ModelArgument,
+    PolicyOption,
+    PricesOption,
+    StoreOption,
+    StoreReadonlyOption,
     TapOption,
 )
 from tandem_jax.errors import ConfigError
@@ -33,6 +39,12 @@ def serve(
     drafter: DrafterOption = "auto",
     draft_model: DraftModelOption = None,
     tap: TapOption = None,
+    policy: PolicyOption = "auto",
+    prices: PricesOption = None,
+    corpus: CorpusOption = None,
+    suffix_store: StoreOption = None,
+    suffix_store_readonly: StoreReadonlyOption = False,
+    learned: LearnedOption = None,
     max_context: MaxContextOption = None,
     served_name: NameOption = None,
 ) -> None:
@@ -44,6 +56,12 @@ def serve(
         drafter=drafter,
         draft_model=draft_model,
         tap=tap,
+        policy=policy,
+        prices=prices,
+        corpus=corpus,
+        suffix_store=suffix_store,
+        suffix_store_readonly=suffix_store_readonly,
+        learned=learned,
         max_context=max_context,
         served_name=served_name,
     )

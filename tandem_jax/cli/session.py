@@ -12,6 +12,7 @@ from tandem_jax.cli.transcript import Transcript, follow
 from tandem_jax.drafters import drafter_class
 from tandem_jax.errors import EmptyPromptError
 from tandem_jax.sampling.params import SamplingParams
+from tandem_jax.staircut.policy import policy_class
 
 if TYPE_CHECKING:
     from tandem_jax.api import LLM
@@ -24,6 +25,12 @@ class Drafting:
     drafter: str = "auto"  # name of a drafter
     draft_model: str | None = None  # directory or shipped name, None = the one that ships
     tap: str | None = None  # "output" or "entry", None = what the draft model says
+    policy: str = "auto"  # name of a policy
+    prices: str | None = None  # price file or packaged table, None = the one of the device
+    corpus: str | None = None  # directory of a corpus to copy from
+    suffix_store: str | None = None  # file of a persistent store to copy from
+    suffix_store_readonly: bool = False  # add nothing to it
+    learned: str | None = None  # file of what the policy learned
 
 
 @dataclass(frozen=True)
@@ -69,11 +76,13 @@ def answer(request: Request, *, as_json: bool, echo_prompt: bool = False) -> Non
 def open_llm(model: str, drafting: Drafting, *, max_context: int | None, progress) -> "LLM":
     """The model behind its front door; `progress(stage, done, total)` is told how far it is.
 
-    Raises `ConfigError` for an unknown drafter before the model is read.
+    Raises `ConfigError` for an unknown drafter or policy before the model is read.
     """
     from tandem_jax import LLM
 
     drafter_class(drafting.drafter)
+    if drafting.policy != "auto":
+        policy_class(drafting.policy)
     return LLM(model, **asdict(drafting), max_context=max_context, progress=progress)
 
 
@@ -114,6 +123,8 @@ def _record(
         "seconds": transcript.seconds,
         "model": facts["model"],
         "drafter": facts["drafter"],
+        "policy": (facts["routing"] or {}).get("policy"),
+        "prices": (facts["routing"] or {}).get("prices"),
         "prompt": request.prompt,
         "prompt_tokens": transcript.prompt_tokens,
         "drafted": transcript.drafted,

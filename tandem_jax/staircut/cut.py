@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
 from tandem_jax.tree import DraftTree
@@ -65,14 +66,13 @@ def staircut(
     and a chain pays rollback * clip(1 - sum q / n, 0, 1) in place of the commit. The first of the
     best counts wins.
     """
-    admitted = admission(tree, max_nodes)
+    order, counts = admission(tree, max_nodes)
+    ends = [n for n in counts if n in snap or n == len(order)]
     best: Step | None = None
-    for step in _steps(admitted, q, costs, snap):
-        if step.eligible and (best is None or step.value > best.value):
+    for step in _steps(order, ends, q, costs, snap):
+        if best is None or step.value > best.value:
             best = step
-    if best is None:
-        return None
-    return Cut(tree, _kept(admitted, best.nodes), best)
+    return None if best is None else Cut(tree, [0, *order[: best.nodes]], best)
 
 
 def curve(
@@ -84,32 +84,35 @@ def curve(
     max_nodes: int = MAX_NODES,
 ) -> list[Step]:
     """Every node count that the cut passes, for pictures and tables; arguments as `staircut`."""
-    admitted = admission(tree, max_nodes)
-    return list(_steps(admitted, q, costs, snap))
+    order, counts = admission(tree, max_nodes)
+    return list(_steps(order, counts, q, costs, snap))
 
 
-def admission(tree: DraftTree, max_nodes: int) -> list[list[int]]:
-    """Nodes in the order they come in: each entry a node with the ancestors it still lacked."""
+def admission(tree: DraftTree, max_nodes: int) -> tuple[list[int], list[int]]:
+    """Nodes in the order they come in, and the counts between which one comes with its ancestors.
+
+    The nodes up to any of the counts are closed under ancestors.
+    """
     scores, parents = tree.scores.tolist(), tree.parents.tolist()
-    kept = [False] * len(parents)
-    kept[0] = True
-    groups, n = [], 0
+    kept = [True] + [False] * (len(parents) - 1)
+    order: list[int] = []
+    counts: list[int] = []
     # `reverse` keeps equals in their order.
     for node in sorted(range(1, len(parents)), key=scores.__getitem__, reverse=True):
-        if kept[node]:
-            continue
-        group = [node]
-        above = parents[node]
-        while not kept[above]:
-            group.append(above)
-            above = parents[above]
-        if n + len(group) > max_nodes:
-            continue
-        for member in group:
-            kept[member] = True
-        n += len(group)
-        groups.append(group)
-    return groups
+        if len(order) >= max_nodes:
+            break
+        group = []
+        while not kept[node]:
+            kept[node] = True
+            group.append(node)
+            node = parents[node]
+        if len(order) + len(group) > max_nodes:
+            for passed_over in group:
+                kept[passed_over] = False
+        elif group:
+            order += group
+            counts.append(len(order))
+    return order, counts
 
 
 def greedy_chain(tree: DraftTree) -> DraftTree:
@@ -123,28 +126,16 @@ def greedy_chain(tree: DraftTree) -> DraftTree:
 
 
 def _steps(
-    admitted: list[list[int]], q: Sequence[float], costs: Costs, snap: Sequence[int]
+    order: list[int], counts: list[int], q: Sequence[float], costs: Costs, snap: Sequence[int]
 ) -> Iterator[Step]:
-    verify, fixed, rollback = costs.verify, costs.draft + costs.commit, costs.rollback
+    """The counts in turn, valued."""
+    gains = list(accumulate(map(q.__getitem__, order)))
+    fixed, rollback = costs.draft + costs.commit, costs.rollback
     if rollback is not None:
         fixed = costs.draft
-    last = sum(map(len, admitted))
-    n, gain = 0, 0.0
-    for group in admitted:
-        for node in group:
-            gain += q[node]
-        n += len(group)
-        ms = verify[n + 1] + fixed
+    for n in counts:
+        gain = gains[n - 1]
+        ms = costs.verify[n + 1] + fixed
         if rollback is not None:
             ms += rollback * min(max(1.0 - gain / n, 0.0), 1.0)
-        value = (min(gain, n) + 1.0) / ms
-        yield Step(n, gain, ms, value, n == last or n in snap)
-
-
-def _kept(admitted: list[list[int]], nodes: int) -> list[int]:
-    kept = [0]
-    for group in admitted:
-        if len(kept) > nodes:
-            break
-        kept += group
-    return kept
+        yield Step(n, gain, ms, (min(gain, n) + 1.0) / ms, n in snap or n == len(order))

@@ -1,7 +1,8 @@
 """From a lattice to a draft tree: the greedy walk first, then the likeliest branches."""
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,11 +25,13 @@ def lattice_tree(lattice: Lattice, anchor: int, budget: int) -> DraftTree | None
     """
     if budget < 1:
         return None
-    grown = _Grown(anchor, lattice)
-    grown.walk(min(budget, len(lattice.cand)))
-    grown.branch(budget)
+    grown = _Grown([anchor], [-1], [0.0], [])
+    log_sums = _log_sums(lattice).tolist()
+    n_walk = min(budget, len(lattice.cand))
+    _walk(grown, lattice, log_sums, n_walk)
+    _branch(grown, lattice, log_sums, budget)
     scores = np.exp(np.array(grown.logs)).astype(np.float32).tolist()
-    source = [0] + [SOURCE_CODE[GREEDY]] * grown.n_walk
+    source = [0] + [SOURCE_CODE[GREEDY]] * n_walk
     source += [SOURCE_CODE[BRANCH]] * (len(scores) - len(source))
     return DraftTree.lawful(*reordered(NodeLists(grown.tokens, grown.parents, scores, source)))
 
@@ -40,69 +43,71 @@ def _log_sums(lattice: Lattice) -> np.ndarray:
     x /= lattice.temperature
     top = x.max(axis=0)
     x -= top
-    return top + np.log(np.exp(x, out=x).sum(axis=0))
+    # Single precision is exact enough for numbers of at most 1, and twice as fast. What is cut off
+    # at exp(-80) does not show in a sum that holds a 1.
+    x = np.maximum(x, -80.0, out=x).astype(np.float32)
+    return top + np.log(np.exp(x, out=x).sum(axis=0, dtype=np.float64))
 
 
-class _Grown:
-    """A tree under construction.
+class _Grown(NamedTuple):
+    """A tree under construction, and what waits to join it.
 
-    A row is the list of scores behind one node, less those struck out because they are in the tree
-    or in the heap: of each row only the best one waits there, and its successor when it is taken.
+    A row is the list of scores behind one node, less those of the nodes it has given to the tree
+    (struck out: -inf). Of each row only the best one waits, and is followed by the next best.
     """
 
-    def __init__(self, anchor: int, lattice: Lattice) -> None:
-        self.tokens, self.parents, self.logs = [anchor], [-1], [0.0]
-        self.n_walk = 0
-        self._cand, self._scores = lattice.cand.tolist(), lattice.scores
-        self._log_sums, self._temperature = _log_sums(lattice).tolist(), lattice.temperature
-        # (-log-probability, arrival, candidate, parent, slot, row, base), see `branch`
-        self._heap: list[tuple] = []
+    tokens: list[int]  # [n+1], the anchor first
+    parents: list[int]  # [n+1]
+    logs: list[float]  # [n+1] log-probability of the path to each node
+    heap: list[tuple]  # (-log, arrival, parent, slot, row, score, base); log: of the whole path,
+    # base + score / temperature
 
-    def walk(self, length: int) -> None:
-        """Add the greedy walk; the second best of each of its steps waits."""
-        choice = log = 0
-        for slot in range(length):
-            row = self._scores[slot, choice].tolist()
-            base = log - self._log_sums[slot][choice]
-            choice = row.index(max(row))
-            log = base + row[choice] / self._temperature
-            row[choice] = -inf
-            self.tokens.append(self._cand[slot][choice])
-            self.parents.append(slot)
-            self.logs.append(log)
-            second = max(row)
-            if second > -inf:
-                at = row.index(second)
-                row[at] = -inf
-                entry = (-base - second / self._temperature, slot, at, slot, slot, row, base)
-                self._heap.append(entry)
-        self.n_walk = length
-        heapify(self._heap)
 
-    def branch(self, budget: int) -> None:
-        """Add the likeliest waiting nodes until there are `budget`.
+def _walk(grown: _Grown, lattice: Lattice, log_sums: list[list[float]], length: int) -> None:
+    """Add the greedy walk; the second best of each of its steps waits."""
+    tokens, parents, logs, heap = grown
+    choice = log = 0
+    for slot in range(length):
+        row = lattice.scores[slot, choice].tolist()
+        base = log - log_sums[slot][choice]
+        best = max(row)
+        choice = row.index(best)
+        row[choice] = -inf
+        log = base + best / lattice.temperature
+        tokens.append(int(lattice.cand[slot, choice]))
+        parents.append(slot)
+        logs.append(log)
+        second = max(row)
+        if second > -inf:
+            heap.append((-base - second / lattice.temperature, slot, slot, slot, row, second, base))
+    heapify(heap)
 
-        A waiting node is a candidate of a slot behind a parent; base: log-probability of the
-        parent less the row's log-sum, to which score / temperature is added.
-        """
-        heap, slots, temperature = self._heap, len(self._cand), self._temperature
-        arrivals = slots
-        while heap and len(self.tokens) <= budget:
-            negative_log, _, choice, parent, slot, row, base = heappop(heap)
-            node = len(self.tokens)
-            self.tokens.append(self._cand[slot][choice])
-            self.parents.append(parent)
-            self.logs.append(-negative_log)
-            waiting = [(parent, slot, row, base)]
-            if slot + 1 < slots:
-                below = self._scores[slot + 1, choice].tolist()
-                base = -negative_log - self._log_sums[slot + 1][choice]
-                waiting.append((node, slot + 1, below, base))
-            for parent, slot, row, base in waiting:
-                best = max(row)
-                if best > -inf:
-                    at = row.index(best)
-                    row[at] = -inf
-                    log = base + best / temperature
-                    heappush(heap, (-log, arrivals, at, parent, slot, row, base))
-                    arrivals += 1
+
+def _branch(grown: _Grown, lattice: Lattice, log_sums: list[list[float]], budget: int) -> None:
+    """Add the likeliest waiting nodes until there are `budget`.
+
+    Behind each one its next best sibling and its best child begin to wait.
+    """
+    tokens, parents, logs, heap = grown
+    scores, temperature, slots = lattice.scores, lattice.temperature, len(lattice.cand)
+    arrivals = slots
+    while heap and len(tokens) <= budget:
+        negative_log, _, parent, slot, row, best, base = heap[0]
+        choice = row.index(best)
+        row[choice] = -inf
+        best = max(row)
+        if best > -inf:
+            sibling = (-base - best / temperature, arrivals, parent, slot, row, best, base)
+            heapreplace(heap, sibling)
+        else:
+            heappop(heap)
+        if slot + 1 < slots:
+            below = scores[slot + 1, choice].tolist()
+            base = -negative_log - log_sums[slot + 1][choice]
+            best, node = max(below), len(tokens)
+            log = base + best / temperature
+            heappush(heap, (-log, arrivals + 1, node, slot + 1, below, best, base))
+        arrivals += 2
+        tokens.append(int(lattice.cand[slot, choice]))
+        parents.append(parent)
+        logs.append(-negative_log)

@@ -13,6 +13,7 @@ from tandem_jax.tree import DraftTree
 from tandem_jax.tree.draft_tree import SOURCE_CODE, SOURCES
 
 _BLOCK = 16  # rows a wide block fills; what counts as a full round
+_DEEP_RATE = 0.97  # rate of a copied token while a run lasts and nothing was counted
 _HEAD_SOURCES = [SOURCE_CODE[name] for name in ("df2-greedy", "df2-tree")]
 
 
@@ -36,11 +37,12 @@ class StairCut(PricedPolicy):
     first of equals wins. Nodes are valued at score times calibration; where the lookup has a
     measured copy rate, that is the calibration. A plain step is taken where it is worth more than
     any of them, and where drafting has been losing (`NeverSlower`). After two full rounds in a row
-    one deep line of the text itself may fill all rows, unpriced.
+    one deep line of the text itself may fill all rows.
 
     Procedure and constants: the TandemLLM project's published description. Ours differ where that
-    one is at odds with itself: commit is priced once, every committed token is indexed, and a
-    draft's cost counts for all candidates of the round that asked for it, since it is spent.
+    one is at odds with itself: commit is priced once, every committed token is indexed, a draft's
+    cost counts for all candidates of the round that asked for it, since it is spent, and a deep
+    line is priced and cut like any other, by the copy rate.
     """
 
     name = "staircut"
@@ -65,20 +67,36 @@ class StairCut(PricedPolicy):
         super().observe(outcome)
 
     def _choose(self, given: RoundInput, now: Round) -> Decision:
-        deep = self._deep_line(given, now.room)
+        deep = self._deep_line(given, now)
         if deep is not None:
             now.top = None
-            return Decision(deep, "deep")
+            return deep
         self._ask_lookup(given, now)
         now.skips_head = self.options.head_skip and self._copy_alone_wins(given, now)
         if given.paid or not now.skips_head:
             self._ask_head(given, now)
         return self._best(given, now)
 
-    def _deep_line(self, given: RoundInput, room: int) -> DraftTree | None:
-        if self._full_run < self.options.deep_after or room < _BLOCK:
+    def _deep_line(self, given: RoundInput, now: Round) -> Decision | None:
+        """One long copied line, if it is worth more than the head's usual tree."""
+        if self._full_run < self.options.deep_after or now.room < _BLOCK:
             return None
-        return self._lookup.deep_line(given.anchor, room)
+        line = self._lookup.deep_line(given.anchor, now.room)
+        if line is None:
+            return None
+        rate = self.copies.rate(self._lookup.match) or _DEEP_RATE
+        q = [rate**depth for depth in range(len(line))]
+        costs = Costs(self.prices.verify_ms("chain", given.context))
+        cut = staircut(line, q, costs, snap=self._setup.snap, max_nodes=now.room)
+        if cut is None or cut.step.value <= self._usual_value(given):
+            return None
+        return Decision(cut.tree, "deep", "", cut.step.value)
+
+    def _usual_value(self, given: RoundInput) -> float:
+        """Tokens a millisecond of the head's usual tree, its draft paid."""
+        curve = self.prices.verify_ms("tree", given.context)
+        ms = curve[min(_BLOCK, given.max_nodes + 1)] + self.draft_cost.ms(given.context)
+        return (self.calibration.head_accepted.value + 1.0) / ms
 
     def _ask_head(self, given: RoundInput, now: Round) -> None:
         lattice = given.wide()
@@ -91,11 +109,8 @@ class StairCut(PricedPolicy):
         """Whether the lookup's tree alone is worth more than the head's usual one."""
         if now.lookup is None or run_bin(self.copies.copy_run) < 1:
             return False
-        curve = self.prices.verify_ms("tree", given.context)
         cut = self._cut(now.lookup, now, 0.0, given)
-        usual = self.calibration.head_accepted.value + 1.0
-        ms = curve[min(_BLOCK, given.max_nodes + 1)] + self.draft_cost.ms(given.context)
-        return cut is not None and cut.step.value > usual / ms
+        return cut is not None and cut.step.value > self._usual_value(given)
 
     def _best(self, given: RoundInput, now: Round) -> Decision:
         head_ms = self.draft_cost.ms(given.context) if now.asked or given.paid else 0.0

@@ -131,10 +131,12 @@ class DraftTree:
         """Drafted nodes, the anchor not counted."""
         return self.tokens.size - 1
 
-    @property
+    @cached_property
     def is_chain(self) -> bool:
         """True when no node has two children (the root alone counts)."""
-        return bool((self.parents == np.arange(-1, self.n_draft)).all())
+        # In pre-order a parent is the node before, or another child lies in between.
+        last = self.n_draft
+        return int(self.parents[last]) == last - 1 and self.parents.tolist() == [*range(-1, last)]
 
     @property
     def expected_accepted(self) -> float:

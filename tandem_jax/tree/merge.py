@@ -45,12 +45,8 @@ def reordered(nodes: NodeLists) -> NodeLists:
     place = [0] * len(order)
     for new, old in enumerate(order):
         place[old] = new
-    return NodeLists(
-        [nodes.tokens[old] for old in order],
-        [-1] + [place[nodes.parents[old]] for old in order[1:]],
-        [nodes.scores[old] for old in order],
-        [nodes.source[old] for old in order],
-    )
+    tokens, parents, scores, source = (list(map(field.__getitem__, order)) for field in nodes)
+    return NodeLists(tokens, [-1] + [place[parent] for parent in parents[1:]], scores, source)
 
 
 def grafted(first: NodeLists, second: NodeLists) -> NodeLists:
@@ -62,21 +58,18 @@ def grafted(first: NodeLists, second: NodeLists) -> NodeLists:
         raise ValueError(
             f"trees grow from different anchors: {first.tokens[0]} and {second.tokens[0]}"
         )
-    union = NodeLists(*(list(field) for field in first))
-    child_of = {
-        (union.parents[node], union.tokens[node]): node for node in range(1, len(union.tokens))
-    }
-    place = [0] * len(second.tokens)
-    for node in range(1, len(second.tokens)):
-        edge = (place[second.parents[node]], second.tokens[node])
-        shared = child_of.get(edge)
-        if shared is None:
-            shared = child_of[edge] = len(union.tokens)
-            union.tokens.append(edge[1])
-            union.parents.append(edge[0])
-            union.scores.append(second.scores[node])
-            union.source.append(second.source[node])
-        elif second.scores[node] > union.scores[shared]:
-            union.scores[shared] = second.scores[node]
-        place[node] = shared
-    return reordered(union)
+    tokens, parents, scores, source = (list(field) for field in first)
+    child_of = dict(zip(zip(parents, tokens, strict=True), range(len(tokens)), strict=True))
+    place = [0]
+    for node, token in enumerate(second.tokens[1:], start=1):
+        parent, score = place[second.parents[node]], second.scores[node]
+        shared = child_of.setdefault((parent, token), len(tokens))
+        if shared == len(tokens):
+            tokens.append(token)
+            parents.append(parent)
+            scores.append(score)
+            source.append(second.source[node])
+        elif score > scores[shared]:
+            scores[shared] = score
+        place.append(shared)
+    return reordered(NodeLists(tokens, parents, scores, source))

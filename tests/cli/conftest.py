@@ -60,6 +60,9 @@ class FakeLLM:
             last = start + ROUND_TOKENS >= len(ids)
             yield event(tokens, sources[-len(tokens) :], rows=8, last=last)
 
+    def close(self):
+        self.closed += 1
+
     def verify_lossless(self, prompt, params):
         return SimpleNamespace(lossless=self.lossless)
 
@@ -72,6 +75,7 @@ class FakeLLM:
             "layers": {"delta_net": 3, "attention": 1},
             "parameters": 2_030_000,
             "drafters": ["none", "lookup"],
+            "routing": None,
         }
 
 

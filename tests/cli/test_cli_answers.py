@@ -68,7 +68,9 @@ def test_prompt_comes_from_a_file_or_standard_input(tandem, tmp_path):
 def test_options_reach_the_model(tandem, fake_llm, command):
     prompt = [] if command == "demo" else ["--prompt", "a"]
     tandem(command, *prompt, "--model", "nano", "--drafter", "mtp")
-    tandem(command, *prompt, "--draft-model", "mini-b8", "--tap", "entry")
+    tandem(command, *prompt, "--draft-model", "mini-b8", "--tap", "entry", "--policy", "fixed8")
+    unset = {"max_context": None, "policy": "auto", "prices": None, "corpus": None}
+    unset |= {"suffix_store": None, "suffix_store_readonly": False, "learned": None}
     first = {"model": "nano", "drafter": "mtp", "draft_model": None, "tap": None}
     second = {"model": "mini", "drafter": "auto", "draft_model": "mini-b8", "tap": "entry"}
-    assert fake_llm.opened == [{**asked, "max_context": None} for asked in (first, second)]
+    assert fake_llm.opened == [unset | first, unset | second | {"policy": "fixed8"}]

@@ -25,6 +25,7 @@ LIBRARIES = {
 ORDER = (
     {"cli"},
     {"api", "batch"},
+    {"routing"},
     {"engine", "loading_drafter"},
     {"loading"},
     {"staircut"},

@@ -66,7 +66,15 @@ class FakeLLM:
         self.progress = None  # called after each chunk, as by the real one
         self.error = None  # raised once at the start of the next round
         self.seen = []  # (prompt ids, params) of each request, in order
-        self.active = self.freed = self.rounds = 0
+        self.active = self.freed = self.rounds = self.closed = 0
+        self.missing = 0  # buckets that idle moments compile
+
+    def close(self):
+        self.closed += 1
+
+    def compile_one(self):
+        had, self.missing = self.missing > 0, max(self.missing - 1, 0)
+        return had
 
     def encode_chat(self, messages, **template_kwargs):
         return self.chat.encode(messages, **template_kwargs)

@@ -79,7 +79,14 @@ def test_options_reach_the_model_and_the_server_answers(monkeypatch, fake_llm):
         "tap": None,
         "max_context": None,
         "dtype": "auto",
-        "node_budget": 16,
+        "node_budget": None,
+        "policy": "auto",
+        "prices": None,
+        "corpus": None,
+        "suffix_store": None,
+        "suffix_store_readonly": False,
+        "learned": None,
+        "warmup": True,
     }
 
 

@@ -117,3 +117,34 @@ def test_temperature_flattens_scores_and_keeps_the_walk():
     assert trees[0].source_names[1] == "df2-greedy"
     assert walks[0] == walks[1]
     assert trees[0].scores[1] > trees[1].scores[1]
+
+
+def test_scores_of_any_size_give_probabilities():
+    """Float32 at its limits: one candidate has everything, and there is no warning."""
+    lattice = random_lattice(3, slots=3, k=4)
+    scores = np.where(lattice.scores > 0, 3e38, -3e38).astype(np.float32)
+    scores[:, :, 0], scores[:, :, 1:] = 3e38, np.minimum(scores[:, :, 1:], 0)
+    tree = lattice_tree(Lattice(lattice.cand, scores, 0.5), ANCHOR, 12)
+    tree.validate()
+    assert tree.scores[:4].tolist() == [1.0, 1.0, 1.0, 1.0]
+    assert tree.scores[4:].max() == 0.0
+
+
+def test_of_equal_nodes_the_one_found_first_comes_first():
+    """All alike: the walk takes candidate 0 down to the end, then depth one fills up in order."""
+    lattice = random_lattice(4, slots=3, k=4)
+    flat = Lattice(lattice.cand, np.zeros_like(lattice.scores), 1.4)
+    tree = lattice_tree(flat, ANCHOR, 6)
+    assert tree.tokens.tolist() == [
+        ANCHOR, *flat.cand[:3, 0].tolist(), *flat.cand[0, 1:].tolist()
+    ]  # fmt: skip
+    assert tree.scores.tolist() == pytest.approx([1, 1 / 4, 1 / 16, 1 / 64, 1 / 4, 1 / 4, 1 / 4])
+
+
+@given(st.integers(0, 2**31), st.integers(1, 30))
+def test_a_smaller_tree_is_part_of_a_larger_one(seed, budget):
+    """Nodes are added one by one: more room takes nothing back (past the walk)."""
+    lattice = random_lattice(seed, slots=4, k=5)
+    budget = max(budget, 4)
+    small, large = (paths_of(lattice_tree(lattice, ANCHOR, n)) for n in (budget, budget + 1))
+    assert small.items() <= large.items()

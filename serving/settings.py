@@ -20,7 +20,7 @@ class Settings:
     corpus: str | None = None  # directory of a corpus that the lookup copies from
     suffix_store: str | None = None  # file of a store that the lookup copies from
     suffix_store_readonly: bool = False  # add nothing to it
-    learned: str | None = None  # file of what the policy learned, read at the start, kept at the end
+    learned: str | None = None  # file of what the policy learned, kept between runs
     warmup: str = "full"  # "full" compiles all at the start, "lazy" most of it in idle seconds
     max_context: int | None = None  # tokens of prompt and answer together, None = the model's
     dtype: str = "auto"  # type of weights and activations

@@ -90,8 +90,8 @@ class LLM:
     prices: price file or name of a packaged one, by default that of the model and device.
     corpus, suffix_store: a directory and a file that the lookup copies from, the second one also
     kept up to date unless `suffix_store_readonly`. learned: a file that the policy's experience is
-    read from, if it exists, and written to by `close`. node_budget: most drafted nodes a round. dtype
-    "auto" is float32 on a CPU and bfloat16 elsewhere. warmup False compiles buckets on first use,
+    read from, if it exists, and written to by `close`. node_budget: most drafted nodes a round.
+    dtype "auto" is float32 on a CPU and bfloat16 elsewhere. warmup False compiles buckets on first use,
     "lazy" those of plain steps at once and the others in idle moments. progress(phase, done, total)
     is called while loading, compiling and prefilling. Raises CheckpointError or ConfigError.
     """
@@ -119,27 +119,23 @@ class LLM:
         kind = drafter_class(drafter)
         if node_budget is not None and node_budget < 1:
             raise ConfigError(f"node_budget must be at least 1, not {node_budget}")
-        if dtype == "auto":
-            dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
+        dtype = _dtype(dtype)
         opened, config, _, warnings = open_model(model, dtype)
         # The MTP head drafts alone, and plain steps need nobody: no block drafter beside them.
         alone = policy in ("mtp", "none") and draft_model is None
         name = "mtp" if alone and drafter == AUTO else drafter
         draft = drafter_for(name, draft_model, opened.path, config, dtype=dtype, tap=tap)
         chosen = policy_for(drafter, policy, draft is not None, config.mtp and draft is None)
-        self.warnings = (*warnings, *head_warnings(drafter, config.mtp, draft is not None))
-        self.warnings += () if draft is None else draft.warnings
-        self.warnings += routing_warnings(chosen, draft.config.block if draft else None)
+        self.warnings = (
+            *warnings,
+            *head_warnings(drafter, config.mtp, draft is not None),
+            *(() if draft is None else draft.warnings),
+            *routing_warnings(chosen, draft.config.block if draft else None),
+        )
         for line in self.warnings:
             log.warning("%s: %s", opened.path.name, line)
-        self.tokenizer = Tokenizer.from_directory(opened.path)
-        if self.tokenizer.vocab_size > config.vocab:
-            raise ConfigError(
-                f"the tokenizer has {self.tokenizer.vocab_size} ids, the model {config.vocab} rows",
-                hint="tokenizer.json and the weights must come from the same checkpoint",
-            )
+        self.tokenizer = _tokenizer(opened.path, config.vocab)
         self._chat = ChatTemplate.from_directory(opened.path, self.tokenizer)
-        stop_ids = stop_token_ids(opened.generation_config, opened.config)
         self.max_context = _context(max_context, config.max_position)
         settings = EngineConfig(max_context=self.max_context, dtype=dtype, **engine_options)
         keep_executables()
@@ -152,7 +148,7 @@ class LLM:
             node_budget=node_budget,
             draft=None if draft is None else draft.load(dtype, progress),
             use_mtp=kind.uses_model_head,
-            stop_ids=stop_ids,
+            stop_ids=stop_token_ids(opened.generation_config, opened.config),
         )
         self._stores = _stores(
             self.tokenizer, corpus, suffix_store, read_only=suffix_store_readonly
@@ -344,6 +340,23 @@ class LLM:
             seconds=time.perf_counter() - started,
             trace=tuple(trees),
         )
+
+
+def _dtype(asked: str) -> str:
+    if asked != "auto":
+        return asked
+    return "float32" if jax.default_backend() == "cpu" else "bfloat16"
+
+
+def _tokenizer(path: Path, vocab: int) -> Tokenizer:
+    """The checkpoint's tokenizer; raises ConfigError if it has more ids than the model has rows."""
+    tokenizer = Tokenizer.from_directory(path)
+    if tokenizer.vocab_size > vocab:
+        raise ConfigError(
+            f"the tokenizer has {tokenizer.vocab_size} ids, the model {vocab} rows",
+            hint="tokenizer.json and the weights must come from the same checkpoint",
+        )
+    return tokenizer
 
 
 def _context(asked: int | None, model: int) -> int:

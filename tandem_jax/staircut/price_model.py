@@ -43,7 +43,8 @@ class PriceModel:
         self._trust: dict[tuple[int, str, int], float] = {}
         self._offset: dict[int, Est] = {}  # class -> deviation from the table, ms
         self._charges: tuple[tuple[int, float], ...] = ()  # (bucket rows, ms), ascending
-        self._cache: dict[tuple[str, int], list[float]] = {}
+        self._cache: dict[tuple[str, int], list[float]] = {}  # live curves, until the next sample
+        self._priors: dict[tuple[str, int], np.ndarray | float] = {}  # the table's own, which stay
 
     def verify_ms(self, kind: str, context: int) -> list[float]:
         """[MAX_ROWS + 1] ms by rows, verify and commit together; index 0 is not used."""
@@ -59,7 +60,7 @@ class PriceModel:
         cls = context_class(context)
         if self.table is None or (cls, "chain", 1) in self._live:
             return self.verify_ms("chain", context)[1]
-        return self.table.plain_ms(context) + self._shift(cls)
+        return self._prior("plain", context) + self._shift(cls)
 
     def observe(self, kind: str, context: int, rows: int, ms: float) -> None:
         """Take in what verifying `rows` rows took."""
@@ -110,10 +111,18 @@ class PriceModel:
         self._live, self._trust, self._offset = live, trust, offset
         self._cache.clear()
 
-    def _prior(self, kind: str, context: int) -> np.ndarray:
+    def _prior(self, kind: str, context: int) -> np.ndarray | float:
+        """The table's curve of a kind, or its plain step."""
         if self.table is None:
             return np.ones(MAX_ROWS + 1)
-        return self.table.verify_ms(kind, context)
+        key = (kind, context >> 8)
+        if key not in self._priors:
+            if len(self._priors) > 64:
+                self._priors.clear()
+            ask = self.table
+            plain = kind == "plain"
+            self._priors[key] = ask.plain_ms(context) if plain else ask.verify_ms(kind, context)
+        return self._priors[key]
 
     def _shift(self, cls: int) -> float:
         return self._offset[cls].value if cls in self._offset else 0.0

@@ -2,7 +2,8 @@
 
     python -m tools.measure.router_replay --prices gb10 --records FOLDER --json
 Prices are a packaged table's name or a JSON file of tools.measure.verify_curve; records come from
-tools.measure.record. Prints a table; with --json the last line is one JSON object with mean_tok_s {policy: x} and staircut_wins {policy: of the workloads}.
+tools.measure.record. Prints a table; with --json the last line is one JSON object with mean_tok_s
+{policy: x} and staircut_wins {policy: of the workloads}.
 """
 
 import argparse

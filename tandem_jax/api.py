@@ -91,9 +91,9 @@ class LLM:
     corpus, suffix_store: a directory and a file that the lookup copies from, the second one also
     kept up to date unless `suffix_store_readonly`. learned: a file that the policy's experience is
     read from, if it exists, and written to by `close`. node_budget: most drafted nodes a round.
-    dtype "auto" is float32 on a CPU and bfloat16 elsewhere. warmup False compiles buckets on first use,
-    "lazy" those of plain steps at once and the others in idle moments. progress(phase, done, total)
-    is called while loading, compiling and prefilling. Raises CheckpointError or ConfigError.
+    dtype "auto" is float32 on a CPU and bfloat16 elsewhere. warmup False compiles buckets on first
+    use, "lazy" those of plain steps at once and the others in idle moments. progress(phase, done,
+    total) is called while loading, compiling and prefilling. Raises CheckpointError or ConfigError.
     """
 
     def __init__(

@@ -6,8 +6,8 @@ import typer
 
 from tandem_jax.cli.options import (
     SHIPPED,
-    DraftModelOption,
     DrafterOption,
+    DraftModelOption,
     JsonOption,
     MaxTokensOption,
     ModelOption,

@@ -9,8 +9,8 @@ import typer
 from tandem_jax.cli.options import (
     SHIPPED,
     CorpusOption,
-    DraftModelOption,
     DrafterOption,
+    DraftModelOption,
     IgnoreEosOption,
     JsonOption,
     LearnedOption,

@@ -8,8 +8,8 @@ import typer
 from tandem_jax.cli.options import (
     SHIPPED,
     CorpusOption,
-    DraftModelOption,
     DrafterOption,
+    DraftModelOption,
     LearnedOption,
     MaxContextOption,
     ModelArgument,

@@ -11,7 +11,7 @@ from tandem_jax.drafters.ngrams import MAX_ORDER, NgramIndex
 from tandem_jax.drafters.protocol import Drafter, HeadDraft, Lattice, check_anchor
 from tandem_jax.tree import DraftTree
 from tandem_jax.tree.draft_tree import SOURCE_CODE
-from tandem_jax.tree.merge import NodeLists, reordered
+from tandem_jax.tree.merge import NodeLists
 
 _MAX_DEPTH = 16
 _STORE_ORDER = MAX_ORDER  # tokens a match in stored text needs: shorter ones are mostly chance
@@ -107,16 +107,29 @@ class LookupDrafter(Drafter):
         max_depth: int,
         rho: Callable[[Match], float | None] | None = None,
     ) -> DraftTree | None:
-        """As `propose`, with a copy rate: `rho` maps the match to a rate, or None for the decay."""
+        """The tree of `propose_nodes`."""
+        nodes = self.propose_nodes(anchor, max_nodes, max_depth, rho)
+        return None if nodes is None else DraftTree.of_lists(nodes)
+
+    def propose_nodes(
+        self,
+        anchor: int,
+        max_nodes: int,
+        max_depth: int,
+        rho: Callable[[Match], float | None] | None = None,
+    ) -> NodeLists | None:
+        """As `propose`, as nodes without order, and with a copy rate.
+
+        `rho` maps the match to a rate, or to None where the decay should stand.
+        """
         check_anchor(anchor, self._index.tokens)
         self._match[0] = self._search(max_depth)
         if self._match[0] is None:
             return None
         rate = None if rho is None else rho(self._match[0])
-        tree = self._grow(anchor, max_nodes, max_depth, rate)
-        if tree.n_draft == 0 or tree.expected_accepted < self._min_expected:
-            return None
-        return tree
+        nodes = self._grow(anchor, max_nodes, max_depth, rate)
+        expected = sum(nodes.scores) - 1.0
+        return nodes if len(nodes.tokens) > 1 and expected >= self._min_expected else None
 
     def deep_line(self, anchor: int, length: int) -> DraftTree | None:
         """One long line of up to `length` tokens, where the text has clearly turned into a copy.
@@ -157,8 +170,8 @@ class LookupDrafter(Drafter):
         source = "both" if local == stored else "local" if local == best else "corpus"
         return Match(source, best, local)
 
-    def _grow(self, anchor: int, max_nodes: int, max_depth: int, rate: float | None) -> DraftTree:
-        """Tree of the `max_nodes` best-scored continuations."""
+    def _grow(self, anchor: int, max_nodes: int, max_depth: int, rate: float | None) -> NodeLists:
+        """Nodes of the `max_nodes` best-scored continuations."""
         tokens, parents, scores, depths = [anchor], [-1], [1.0], [0]
         # (-score, order of arrival, parent, token, lines through the token, their weight)
         heap: list[tuple] = []
@@ -181,7 +194,7 @@ class LookupDrafter(Drafter):
             depths.append(depths[parent] + 1)
         weights = np.array(scores, np.float32).tolist()
         source = [0] + [SOURCE_CODE["lookup"]] * (len(tokens) - 1)
-        return DraftTree.lawful(*reordered(NodeLists(tokens, parents, weights, source)))
+        return NodeLists(tokens, parents, weights, source)
 
     def _ballot(self, lines: list, depth: int) -> list[tuple[int, list, float]]:
         """The heaviest next tokens, newest first on ties: (token, lines through it, weight)."""

@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from tandem_jax.staircut.estimators import Est, Rate
 from tandem_jax.staircut.price_model import context_class
-from tandem_jax.tree import DraftTree
+from tandem_jax.tree.merge import NodeLists
 
 _ALPHA = 0.15
 _MEAN_ACCEPTED = 4.3  # tokens of a head's tree to expect before any round, of 15
@@ -103,8 +101,7 @@ class DraftCost:
     def load_dict(self, state: Mapping) -> None:
         """Go on from `to_dict`; raises TypeError or ValueError for something else."""
         self._learned = {
-            int(cls): Est(float(value), 0.3, 3, int(count))
-            for cls, (value, count) in state.items()
+            int(cls): Est(float(value), 0.3, 3, int(count)) for cls, (value, count) in state.items()
         }
 
     def _before(self, cls: int) -> float | None:
@@ -114,31 +111,31 @@ class DraftCost:
         return self._prior[max(below) if below else min(self._prior)]
 
 
-def tested(tree: DraftTree, tokens: Sequence[int]) -> tuple[int, float]:
-    """Accepted nodes of a tree, and the sum of scores that committed tokens put to the test.
+def tested(nodes: NodeLists, tokens: Sequence[int]) -> tuple[int, float]:
+    """Accepted nodes of a candidate, and the sum of scores that committed tokens put to the test.
 
     What lies below the last committed token on the accepted path was not tested: it is left out,
     or a round cut short would look like one that was wrong.
     """
-    words, parents = tree.tokens.tolist(), tree.parents.tolist()
-    last, length, n = 0, 0, len(words)
-    for node in range(1, n):
-        if length == len(tokens):
-            break
-        if parents[node] == last and words[node] == tokens[length]:
-            last, length = node, length + 1
+    words, parents, scores, _ = nodes
+    child = dict(zip(zip(parents, words, strict=True), range(len(words)), strict=True))
+    last = length = 0
+    while length < len(tokens) and (last, tokens[length]) in child:
+        last, length = child[last, tokens[length]], length + 1
+    promised = sum(scores) - scores[0]
     if length == len(tokens):
-        # A subtree is a contiguous range; it ends at the first node whose parent lies before it.
-        start = last + 1
-        end = next((i for i in range(start, n) if parents[i] < last), n)
-        untested = float(tree.scores[start:end].sum(dtype=np.float64))
-        return length, tree.expected_accepted - untested
-    return length, tree.expected_accepted
+        below = {last}
+        for node in range(last + 1, len(words)):
+            if parents[node] in below:
+                below.add(node)
+                promised -= scores[node]
+    return length, promised
 
 
-def scaled(scores: np.ndarray, factors: Sequence[float], source: np.ndarray) -> list[float]:
+def scaled(nodes: NodeLists, factors: Sequence[float]) -> list[float]:
     """q [N+1] of the nodes: score times the factor of its source code, at most 1."""
-    return np.minimum(scores * np.asarray(factors)[source], 1.0).tolist()
+    scores, source = nodes.scores, nodes.source
+    return [min(s * factors[c], 1.0) for s, c in zip(scores, source, strict=True)]
 
 
 def _decile(prob: float) -> int:

@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from tandem_jax.tree import DraftTree
+from tandem_jax.tree.merge import NodeLists
 
 MAX_NODES = 31  # drafted nodes that fit into 32 rows
 SNAP = (7, 15, 23, 31)  # node counts that fill 8, 16, 24 and 32 rows
@@ -36,19 +37,27 @@ class Step(NamedTuple):
 class Cut:
     """A candidate, cut; only the one that is taken becomes a tree of its own."""
 
-    candidate: DraftTree
+    candidate: NodeLists
     kept: Sequence[int]  # nodes of the candidate that stay, the root among them, in any order
     step: Step  # where the cut fell
 
     @cached_property
     def tree(self) -> DraftTree:
         """The nodes that stay."""
-        whole = len(self.kept) == len(self.candidate)
-        return self.candidate if whole else self.candidate.subset(self.kept)
+        kept = sorted(self.kept)
+        place = {node: row for row, node in enumerate(kept)}
+        tokens, parents, scores, source = self.candidate
+        lists = NodeLists(
+            [tokens[node] for node in kept],
+            [-1, *(place[parents[node]] for node in kept[1:])],
+            [scores[node] for node in kept],
+            [source[node] for node in kept],
+        )
+        return DraftTree.of_lists(lists)
 
 
 def staircut(
-    tree: DraftTree,
+    tree: DraftTree | NodeLists,
     q: Sequence[float],
     costs: Costs,
     *,
@@ -56,6 +65,8 @@ def staircut(
     max_nodes: int = MAX_NODES,
 ) -> Cut | None:
     """The best cut of a candidate, or None if it has no node or none fits.
+
+    The candidate is a tree, or the nodes of one that are yet to be ordered.
 
     q [N+1]: probability that each node is accepted, q[0] unused. Nodes come in by descending raw
     score (stable), each with the ancestors it still lacks; one that does not fit is passed over.
@@ -66,13 +77,14 @@ def staircut(
     and a chain pays rollback * clip(1 - sum q / n, 0, 1) in place of the commit. The first of the
     best counts wins.
     """
-    order, counts = admission(tree, max_nodes)
+    nodes = tree.lists() if isinstance(tree, DraftTree) else tree
+    order, counts = admission(nodes, max_nodes)
     ends = [n for n in counts if n in snap or n == len(order)]
     best: Step | None = None
     for step in _steps(order, ends, q, costs, snap):
         if best is None or step.value > best.value:
             best = step
-    return None if best is None else Cut(tree, [0, *order[: best.nodes]], best)
+    return None if best is None else Cut(nodes, [0, *order[: best.nodes]], best)
 
 
 def curve(
@@ -84,16 +96,16 @@ def curve(
     max_nodes: int = MAX_NODES,
 ) -> list[Step]:
     """Every node count that the cut passes, for pictures and tables; arguments as `staircut`."""
-    order, counts = admission(tree, max_nodes)
+    order, counts = admission(tree.lists(), max_nodes)
     return list(_steps(order, counts, q, costs, snap))
 
 
-def admission(tree: DraftTree, max_nodes: int) -> tuple[list[int], list[int]]:
+def admission(nodes: NodeLists, max_nodes: int) -> tuple[list[int], list[int]]:
     """Nodes in the order they come in, and the counts between which one comes with its ancestors.
 
     The nodes up to any of the counts are closed under ancestors.
     """
-    scores, parents = tree.scores.tolist(), tree.parents.tolist()
+    scores, parents = nodes.scores, nodes.parents
     kept = [True] + [False] * (len(parents) - 1)
     order: list[int] = []
     counts: list[int] = []
@@ -117,12 +129,23 @@ def admission(tree: DraftTree, max_nodes: int) -> tuple[list[int], list[int]]:
 
 def greedy_chain(tree: DraftTree) -> DraftTree:
     """The walk that takes the child of the highest score at each node."""
-    # Children come in descending score, so the walk is the first run of a pre-order.
-    parents = tree.parents.tolist()
+    return tree.truncate(_first_run(tree.parents.tolist()))
+
+
+def first_run(nodes: NodeLists) -> NodeLists:
+    """The nodes up to the first that does not continue the one before it.
+
+    In a pre-order with the best child first, and in the nodes of a lattice, the greedy walk.
+    """
+    rows = _first_run(nodes.parents)
+    return NodeLists(*(field[:rows] for field in nodes))
+
+
+def _first_run(parents: Sequence[int]) -> int:
     rows = 1
     while rows < len(parents) and parents[rows] == rows - 1:
         rows += 1
-    return tree.truncate(rows)
+    return rows
 
 
 def _steps(

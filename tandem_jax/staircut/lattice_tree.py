@@ -9,19 +9,25 @@ import numpy as np
 from tandem_jax.drafters.lattice import GREEDY, Lattice
 from tandem_jax.tree import DraftTree
 from tandem_jax.tree.draft_tree import SOURCE_CODE
-from tandem_jax.tree.merge import NodeLists, reordered
+from tandem_jax.tree.merge import NodeLists
 
 BRANCH = "df2-tree"  # source of the nodes beside the greedy walk
 
 
 def lattice_tree(lattice: Lattice, anchor: int, budget: int) -> DraftTree | None:
+    """The tree of `lattice_nodes`."""
+    nodes = lattice_nodes(lattice, anchor, budget)
+    return None if nodes is None else DraftTree.of_lists(nodes)
+
+
+def lattice_nodes(lattice: Lattice, anchor: int, budget: int) -> NodeLists | None:
     """The `budget` nodes that hold most probability, the greedy walk among them; None without any.
 
     A node's score is the probability of its path at the lattice's temperature, each step read in
     the row of its parent's candidate. The walk comes first whatever its score; then the likeliest
     node whose parent is in the tree, again and again, ties to the one found first. Without the
-    walk's privilege this is the best ancestor-closed set of that size. Takes a lattice whose
-    scores are finite.
+    walk's privilege this is the best ancestor-closed set of that size. The walk is the first run
+    of the nodes. Takes a lattice whose scores are finite.
     """
     if budget < 1:
         return None
@@ -33,7 +39,7 @@ def lattice_tree(lattice: Lattice, anchor: int, budget: int) -> DraftTree | None
     scores = np.exp(np.array(grown.logs)).astype(np.float32).tolist()
     source = [0] + [SOURCE_CODE[GREEDY]] * n_walk
     source += [SOURCE_CODE[BRANCH]] * (len(scores) - len(source))
-    return DraftTree.lawful(*reordered(NodeLists(grown.tokens, grown.parents, scores, source)))
+    return NodeLists(grown.tokens, grown.parents, scores, source)
 
 
 def _log_sums(lattice: Lattice) -> np.ndarray:

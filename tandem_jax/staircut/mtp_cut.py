@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from tandem_jax.drafters.protocol import HeadDraft
 from tandem_jax.staircut.calibrate import ProbDeciles
-from tandem_jax.staircut.cut import Costs, greedy_chain, staircut
+from tandem_jax.staircut.cut import Costs, staircut
 from tandem_jax.staircut.policy import Decision, Outcome, PolicySetup, RoundInput
 from tandem_jax.staircut.priced import PricedPolicy, Round
-from tandem_jax.tree import DraftTree
+from tandem_jax.tree.draft_tree import SOURCE_CODE
+from tandem_jax.tree.merge import NodeLists
 
 _EVERY = tuple(range(1, 32))  # a cut may end at any count
 
@@ -20,14 +21,14 @@ class _Nodes:
     tokens: list[int]
     parents: list[int]
     q: list[float]
-    source: list[str]  # one shorter: of the drafted nodes
+    source: list[int]  # codes
 
     def add(self, token: int, parent: int, q: float, source: str) -> int:
         """Add a node; returns its index."""
         self.tokens.append(token)
         self.parents.append(parent)
         self.q.append(q)
-        self.source.append(source)
+        self.source.append(SOURCE_CODE[source])
         return len(self.tokens) - 1
 
 
@@ -70,7 +71,7 @@ class MtpStairCut(PricedPolicy):
         self._ask_lookup(given, now)
         self._draft = given.mtp()
         now.asked = self._draft is not None
-        nodes = _Nodes([given.anchor], [-1], [1.0], [])
+        nodes = _Nodes([given.anchor], [-1], [1.0], [0])
         chain = self._add_chain(nodes, min(given.max_depth, given.max_nodes))
         if now.lookup is not None:
             self._add_line(nodes, now, chain)
@@ -79,14 +80,10 @@ class MtpStairCut(PricedPolicy):
         plain = 1.0 / (now.plain_ms + draft_ms)
         if len(nodes.tokens) == 1:
             return Decision(None, "plain", head, plain)
-        tree = DraftTree.from_parents(
-            nodes.tokens, nodes.parents, scores=nodes.q, source=nodes.source
-        )
+        tree = NodeLists(nodes.tokens, nodes.parents, nodes.q, nodes.source)
         kind = "chain" if tree.is_chain else "tree"
         costs = Costs(self.prices.verify_ms(kind, given.context), draft_ms)
-        cut = staircut(
-            tree, tree.scores.tolist(), costs, snap=_EVERY, max_nodes=min(given.max_nodes, 31)
-        )
+        cut = staircut(tree, nodes.q, costs, snap=_EVERY, max_nodes=min(given.max_nodes, 31))
         if cut is None or cut.step.value <= plain:
             return Decision(None, "plain", head, plain)
         label = "merged" if now.lookup is not None and now.asked else "head"
@@ -107,11 +104,11 @@ class MtpStairCut(PricedPolicy):
 
     def _add_line(self, nodes: _Nodes, now: Round, chain: list[int]) -> None:
         """Add the lookup's best line; tokens equal to a node's share it."""
-        line = greedy_chain(now.lookup)
+        line = _best_line(now.lookup)
         factor = 1.0 if now.has_rate else self.calibration.lookup.value
         child = {(nodes.parents[i], nodes.tokens[i]): i for i in range(1, len(nodes.tokens))}
         at, above = 0, 1.0
-        for token, score in zip(line.tokens[1:].tolist(), line.scores[1:].tolist(), strict=True):
+        for token, score in line:
             own = min(score * factor, above)
             shared = child.get((at, token))
             if shared is None:
@@ -139,3 +136,17 @@ class MtpStairCut(PricedPolicy):
             return [(t, None) for t in first], [(p, 0.0) for p in p_first]
         second, p_second = draft.second.tolist(), draft.second_probs.tolist()
         return list(zip(first, second, strict=True)), list(zip(p_first, p_second, strict=True))
+
+
+def _best_line(nodes: NodeLists) -> list[tuple[int, float]]:
+    """Tokens and scores of the walk that takes the best child at each node, the first of equals."""
+    best: dict[int, int] = {}
+    for node in range(1, len(nodes.tokens)):
+        rival = best.setdefault(nodes.parents[node], node)
+        if nodes.scores[node] > nodes.scores[rival]:
+            best[nodes.parents[node]] = node
+    line, at = [], 0
+    while at in best:
+        at = best[at]
+        line.append((nodes.tokens[at], nodes.scores[at]))
+    return line

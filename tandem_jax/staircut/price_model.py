@@ -2,8 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-
-import numpy as np
+from dataclasses import dataclass
 
 from tandem_jax.staircut.estimators import Est
 from tandem_jax.staircut.prices import KINDS, MAX_ROWS, PriceTable
@@ -39,12 +38,11 @@ class PriceModel:
         self.table = table
         if table is None and missing:
             log.warning("no prices for this device (%s): every row count starts at 1 ms", missing)
-        self._live: dict[tuple[int, str, int], Est] = {}  # (class, kind, rows)
-        self._trust: dict[tuple[int, str, int], float] = {}
+        self._live: dict[tuple[int, str], dict[int, _Count]] = {}  # (class, kind) -> by rows
         self._offset: dict[int, Est] = {}  # class -> deviation from the table, ms
         self._charges: tuple[tuple[int, float], ...] = ()  # (bucket rows, ms), ascending
         self._cache: dict[tuple[str, int], list[float]] = {}  # live curves, until the next sample
-        self._priors: dict[tuple[str, int], np.ndarray | float] = {}  # the table's own, which stay
+        self._priors: dict[tuple[str, int], list[float]] = {}  # the table's own, which stay
 
     def verify_ms(self, kind: str, context: int) -> list[float]:
         """[MAX_ROWS + 1] ms by rows, verify and commit together; index 0 is not used."""
@@ -58,22 +56,23 @@ class PriceModel:
     def plain_ms(self, context: int) -> float:
         """Ms of a plain step: one row, or the table's own figure as far as nothing was learned."""
         cls = context_class(context)
-        if self.table is None or (cls, "chain", 1) in self._live:
+        if self.table is None or 1 in self._live.get((cls, "chain"), {}):
             return self.verify_ms("chain", context)[1]
-        return self._prior("plain", context) + self._shift(cls)
+        return self._prior("plain", context)[0] + self._shift(cls)
 
     def observe(self, kind: str, context: int, rows: int, ms: float) -> None:
         """Take in what verifying `rows` rows took."""
-        cls, key = context_class(context), (context_class(context), kind, rows)
-        prior = float(self._prior(kind, context)[rows])
-        if self.table is not None or key in self._live:
+        cls = context_class(context)
+        counts = self._live.setdefault((cls, kind), {})
+        prior = self._prior(kind, context)[rows]
+        if self.table is not None or rows in counts:
             ms = min(ms, _OUTLIER * max(self.verify_ms(kind, context)[rows], prior))
-        self._live.setdefault(key, Est(ms, ALPHA, _WARM)).update(ms)
+        for count in counts.values():
+            count.trust *= _FADE
+        at = counts.setdefault(rows, _Count(Est(ms, ALPHA, _WARM)))
+        at.ms.update(ms)
+        at.trust = 1.0
         self._offset.setdefault(cls, Est(0.0, ALPHA, _WARM)).update(ms - prior)
-        for other in self._trust:
-            if other[0] == cls and other[1] == kind:
-                self._trust[other] *= _FADE
-        self._trust[key] = 1.0
         self._cache.clear()
 
     def charge(self, missing: Mapping[int, float], buckets: tuple[int, ...]) -> None:
@@ -89,39 +88,42 @@ class PriceModel:
     def to_dict(self) -> dict:
         """What was learned, as plain data for JSON."""
         live = [
-            [cls, kind, rows, est.value, est.count, self._trust[cls, kind, rows]]
-            for (cls, kind, rows), est in sorted(self._live.items())
+            [cls, kind, rows, at.ms.value, at.ms.count, at.trust]
+            for (cls, kind), counts in sorted(self._live.items())
+            for rows, at in sorted(counts.items())
         ]
         offset = [[cls, est.value, est.count] for cls, est in sorted(self._offset.items())]
         return {"live": live, "offset": offset}
 
     def load_dict(self, state: Mapping) -> None:
         """Go on from `to_dict`; raises KeyError, TypeError or ValueError for something else."""
-        live, trust = {}, {}
-        for cls, kind, rows, value, count, weight in state["live"]:
+        live: dict[tuple[int, str], dict[int, _Count]] = {}
+        for cls, kind, rows, value, count, trust in state["live"]:
             if kind not in KINDS or not 1 <= int(rows) <= MAX_ROWS:
                 raise ValueError(f"no price: {kind} of {rows} rows")
-            key = (int(cls), kind, int(rows))
-            live[key] = Est(float(value), ALPHA, _WARM, int(count))
-            trust[key] = float(weight)
+            est = Est(float(value), ALPHA, _WARM, int(count))
+            live.setdefault((int(cls), kind), {})[int(rows)] = _Count(est, float(trust))
         offset = {
             int(cls): Est(float(value), ALPHA, _WARM, int(count))
             for cls, value, count in state["offset"]
         }
-        self._live, self._trust, self._offset = live, trust, offset
+        self._live, self._offset = live, offset
         self._cache.clear()
 
-    def _prior(self, kind: str, context: int) -> np.ndarray | float:
-        """The table's curve of a kind, or its plain step."""
+    def _prior(self, kind: str, context: int) -> list[float]:
+        """The table's curve of a kind, or, of the kind "plain", one figure."""
         if self.table is None:
-            return np.ones(MAX_ROWS + 1)
+            return [1.0] * (MAX_ROWS + 1)
         key = (kind, context >> 8)
         if key not in self._priors:
             if len(self._priors) > 64:
                 self._priors.clear()
-            ask = self.table
             plain = kind == "plain"
-            self._priors[key] = ask.plain_ms(context) if plain else ask.verify_ms(kind, context)
+            self._priors[key] = (
+                [self.table.plain_ms(context)]
+                if plain
+                else self.table.verify_ms(kind, context).tolist()
+            )
         return self._priors[key]
 
     def _shift(self, cls: int) -> float:
@@ -129,14 +131,27 @@ class PriceModel:
 
     def _curve(self, kind: str, context: int) -> list[float]:
         cls = context_class(context)
-        prices = self._prior(kind, context) + self._shift(cls)
-        for (c, k, rows), est in self._live.items():
-            if c == cls and k == kind:
-                trust = self._trust[c, k, rows]
-                prices[rows] = trust * est.value + (1.0 - trust) * prices[rows]
-        prices = np.maximum.accumulate(np.maximum(prices, 1e-3))
+        shift, counts = self._shift(cls), self._live.get((cls, kind), {})
+        prices, highest = [], 1e-3
+        for rows, prior in enumerate(self._prior(kind, context)):
+            ms = prior + shift
+            if rows in counts:
+                at = counts[rows]
+                ms = at.trust * at.ms.value + (1.0 - at.trust) * ms
+            highest = max(highest, ms)
+            prices.append(highest)
         low = 0
         for bucket, ms in self._charges:
-            prices[low : bucket + 1] += ms
+            if ms:
+                for rows in range(low, min(bucket, MAX_ROWS) + 1):
+                    prices[rows] += ms
             low = bucket + 1
-        return prices.tolist()
+        return prices
+
+
+@dataclass
+class _Count:
+    """What one row count was measured at."""
+
+    ms: Est  # live average
+    trust: float = 1.0  # weight of it against the table's price with the learned deviation

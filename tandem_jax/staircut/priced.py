@@ -16,7 +16,7 @@ from tandem_jax.staircut.policy import (
     load_parts,
 )
 from tandem_jax.staircut.skip import NeverSlower
-from tandem_jax.tree import DraftTree
+from tandem_jax.tree.merge import NodeLists
 
 
 @dataclass
@@ -25,8 +25,8 @@ class Round:
 
     context: int = 0  # committed tokens before it
     room: int = 0  # drafted nodes and depth that fit
-    head: DraftTree | None = None  # the head's tree, before any cut
-    lookup: DraftTree | None = None  # the lookup's tree, before any cut
+    head: NodeLists | None = None  # the head's tree, before any cut
+    lookup: NodeLists | None = None  # the lookup's tree, before any cut
     top: tuple[int, ...] | None = ()  # the lookup's heaviest line; None if it was not asked
     has_rate: bool = False  # the lookup's scores hold a measured copy rate
     asked: bool = False  # the head's draft was asked for and there was one
@@ -123,7 +123,7 @@ class PricedPolicy(Policy):
             return rate
 
         nodes = min(given.max_nodes, MAX_NODES)
-        now.lookup = self._lookup.propose_tree(given.anchor, nodes, given.max_depth, rho)
+        now.lookup = self._lookup.propose_nodes(given.anchor, nodes, given.max_depth, rho)
         now.top = self._lookup.top
 
     def _learn_costs(self, outcome: Outcome, now: Round) -> None:

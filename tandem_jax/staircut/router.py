@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from tandem_jax.staircut.calibrate import scaled
 from tandem_jax.staircut.copy_rate import run_bin
-from tandem_jax.staircut.cut import MAX_NODES, Costs, Cut, greedy_chain, staircut
-from tandem_jax.staircut.lattice_tree import lattice_tree
+from tandem_jax.staircut.cut import MAX_NODES, Costs, Cut, first_run, staircut
+from tandem_jax.staircut.lattice_tree import lattice_nodes
 from tandem_jax.staircut.policy import Decision, Outcome, PolicySetup, RoundInput
 from tandem_jax.staircut.priced import PricedPolicy, Round
-from tandem_jax.tree import DraftTree
 from tandem_jax.tree.draft_tree import SOURCE_CODE, SOURCES
+from tandem_jax.tree.merge import NodeLists, united
 
 _BLOCK = 16  # rows a wide block fills; what counts as a full round
 _DEEP_RATE = 0.97  # rate of a copied token while a run lasts and nothing was counted
@@ -103,7 +103,7 @@ class StairCut(PricedPolicy):
         now.asked = lattice is not None
         if lattice is not None and lattice.is_finite:
             room = min(given.max_nodes, MAX_NODES)
-            now.head = lattice_tree(lattice.first(given.max_depth), given.anchor, room)
+            now.head = lattice_nodes(lattice.first(given.max_depth), given.anchor, room)
 
     def _copy_alone_wins(self, given: RoundInput, now: Round) -> bool:
         """Whether the lookup's tree alone is worth more than the head's usual one."""
@@ -128,25 +128,25 @@ class StairCut(PricedPolicy):
 
     def _candidates(
         self, now: Round, head_ms: float, other_ms: float
-    ) -> Iterator[tuple[str, DraftTree, float]]:
-        """(label, tree, ms of the draft it has to pay for)."""
+    ) -> Iterator[tuple[str, NodeLists, float]]:
+        """(label, nodes, ms of the draft it has to pay for)."""
         if now.head is not None:
             yield "head", now.head, head_ms
             if self.options.chain and not now.head.is_chain:
-                yield "chain", greedy_chain(now.head), head_ms
+                yield "chain", first_run(now.head), head_ms
         if now.lookup is not None:
             yield "lookup", now.lookup, other_ms
         if now.head is not None and now.lookup is not None and self.options.merge:
-            yield "merged", now.head.merge(now.lookup), head_ms
+            yield "merged", united(now.head, now.lookup), head_ms
 
-    def _cut(self, tree: DraftTree, now: Round, draft_ms: float, given: RoundInput) -> Cut | None:
+    def _cut(self, tree: NodeLists, now: Round, draft_ms: float, given: RoundInput) -> Cut | None:
         factors = [1.0] * len(SOURCES)
         if self.options.calibrate:
             for code in _HEAD_SOURCES:
                 factors[code] = self.calibration.head.value
             if not now.has_rate:
                 factors[SOURCE_CODE["lookup"]] = self.calibration.lookup.value
-        q = scaled(tree.scores, factors, tree.source)
+        q = scaled(tree, factors)
         curve = self.prices.verify_ms("chain" if tree.is_chain else "tree", given.context)
         nodes = min(given.max_nodes, MAX_NODES)
         return staircut(tree, q, Costs(curve, draft_ms), snap=self._setup.snap, max_nodes=nodes)

@@ -98,7 +98,7 @@ class DraftTree:
 
     def validate(self) -> None:
         """Check rules I1 to I4 of `tree.invariants`; raises ValueError naming node and rule."""
-        nodes = self._lists()
+        nodes = self.lists()
         tokens, parents, scores, source = nodes
         check_lengths(nodes)
         check_parents(parents)
@@ -125,6 +125,11 @@ class DraftTree:
             source=_frozen(np.array(source, np.int8)),
         )
         return tree
+
+    @classmethod
+    def of_lists(cls, nodes: NodeLists) -> "DraftTree":
+        """Tree of nodes that are legal but for their order, unchecked."""
+        return cls.lawful(*reordered(nodes))
 
     @property
     def n_draft(self) -> int:
@@ -200,7 +205,7 @@ class DraftTree:
 
         Raises ValueError when the anchors differ.
         """
-        return self.lawful(*grafted(self._lists(), other._lists()))
+        return self.lawful(*grafted(self.lists(), other.lists()))
 
     def best_nodes(self, budget: int) -> "DraftTree":
         """At most `budget` drafted nodes of the highest scores, each with its ancestors.
@@ -224,7 +229,7 @@ class DraftTree:
     def accept_walk(self, picks: Sequence[int]) -> list[int]:
         """Nodes of the accepted path, root first, for the target's pick [N+1] at each node."""
         picked = np.asarray(picks).tolist()
-        tokens, parents, _, _ = self._lists()
+        tokens, parents, _, _ = self.lists()
         path = [0]
         for node in range(1, len(tokens)):
             if parents[node] == path[-1] and tokens[node] == picked[path[-1]]:
@@ -234,7 +239,7 @@ class DraftTree:
     def accepted_against(self, continuation: Sequence[int]) -> int:
         """How many drafted tokens a target that writes `continuation` [any length] accepts."""
         wanted = np.asarray(continuation, np.int64).tolist()
-        tokens, parents, _, _ = self._lists()
+        tokens, parents, _, _ = self.lists()
         last, length = 0, 0
         for node in range(1, len(tokens)):
             if length == len(wanted):
@@ -261,7 +266,8 @@ class DraftTree:
     def _repr_html_(self) -> str:
         return render_html(self)
 
-    def _lists(self) -> NodeLists:
+    def lists(self) -> NodeLists:
+        """The fields as plain lists, for loops over nodes."""
         return NodeLists(
             self.tokens.tolist(), self.parents.tolist(), self.scores.tolist(), self.source.tolist()
         )

@@ -16,6 +16,11 @@ class NodeLists(NamedTuple):
     scores: list[float]  # [N+1] path probabilities
     source: list[int]  # [N+1] codes into SOURCES
 
+    @property
+    def is_chain(self) -> bool:
+        """True when every node continues the one before it."""
+        return self.parents == list(range(-1, len(self.parents) - 1))
+
 
 def preorder(parents: Sequence[int], scores: Sequence[float]) -> list[int]:
     """Depth-first order of the nodes, children by descending score, ties as inserted.
@@ -50,9 +55,15 @@ def reordered(nodes: NodeLists) -> NodeLists:
 
 
 def grafted(first: NodeLists, second: NodeLists) -> NodeLists:
+    """`united` in canonical order."""
+    return reordered(united(first, second))
+
+
+def united(first: NodeLists, second: NodeLists) -> NodeLists:
     """Union of two trees: equal paths share a node, which keeps the first source and best score.
 
-    Returns the union in canonical order; raises ValueError when the roots differ.
+    The first tree's nodes come first, parents before children; raises ValueError when the roots
+    differ.
     """
     if first.tokens[0] != second.tokens[0]:
         raise ValueError(
@@ -72,4 +83,4 @@ def grafted(first: NodeLists, second: NodeLists) -> NodeLists:
         elif score > scores[shared]:
             scores[shared] = score
         place.append(shared)
-    return reordered(NodeLists(tokens, parents, scores, source))
+    return NodeLists(tokens, parents, scores, source)

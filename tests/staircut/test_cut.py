@@ -183,7 +183,7 @@ def test_a_node_that_does_not_fit_is_passed_over():
     tree = DraftTree.from_parents(
         [0, 1, 2, 3, 4], [-1, 0, 1, 2, 0], scores=[1, 0.1, 0.1, 0.9, 0.05], source="lookup"
     )
-    assert admission(tree, 31) == ([3, 2, 1, 4], [3, 4])
-    assert admission(tree, 2) == ([1, 2], [1, 2])
-    assert admission(tree, 0) == ([], [])
+    assert admission(tree.lists(), 31) == ([3, 2, 1, 4], [3, 4])
+    assert admission(tree.lists(), 2) == ([1, 2], [1, 2])
+    assert admission(tree.lists(), 0) == ([], [])
     assert SNAP == (7, 15, 23, 31)

@@ -22,12 +22,13 @@ import numpy as np
 
 from tandem_jax.drafters.lattice import Lattice
 from tandem_jax.drafters.lookup import LookupDrafter
-from tandem_jax.staircut.cut import MAX_NODES, Costs, greedy_chain, staircut
-from tandem_jax.staircut.lattice_tree import lattice_tree
+from tandem_jax.staircut.cut import MAX_NODES, Costs, first_run, staircut
+from tandem_jax.staircut.lattice_tree import lattice_nodes
 from tandem_jax.staircut.policy import Decision, Outcome, PolicySetup, RoundInput
 from tandem_jax.staircut.price_model import PriceModel
 from tandem_jax.staircut.prices import load_prices
 from tandem_jax.staircut.router import StairCut
+from tandem_jax.tree.merge import united
 from tools.measure.record import read_records
 from tools.measure.replay import Priced, replay
 
@@ -84,10 +85,10 @@ def parts(found: Scene, rounds: int) -> dict[str, list[float]]:
     lookup = LookupDrafter()
     lookup.reset(found.prompt)
     anchor, n = found.prompt[-1], len(found.lattices)
-    said = lookup.propose_tree(anchor, MAX_NODES, MAX_NODES)
-    heads = [lattice_tree(lattice, anchor, MAX_NODES) for lattice in found.lattices]
-    fours = [(head, greedy_chain(head), said, head.merge(said)) for head in heads]
-    qs = [[tree.scores.tolist() for tree in four] for four in fours]
+    said = lookup.propose_nodes(anchor, MAX_NODES, MAX_NODES)
+    heads = [lattice_nodes(lattice, anchor, MAX_NODES) for lattice in found.lattices]
+    fours = [(head, first_run(head), said, united(head, said)) for head in heads]
+    qs = [[nodes.scores for nodes in four] for four in fours]
     costs = Costs(PriceModel(load_prices(PRICES)).verify_ms("tree", len(found.prompt)), draft=15.0)
 
     def four_cuts(number: int) -> None:
@@ -95,12 +96,12 @@ def parts(found: Scene, rounds: int) -> dict[str, list[float]]:
             staircut(tree, q, costs)
 
     return {
-        "lookup": timed(lambda _: lookup.propose_tree(anchor, MAX_NODES, MAX_NODES), rounds),
+        "lookup": timed(lambda _: lookup.propose_nodes(anchor, MAX_NODES, MAX_NODES), rounds),
         "lattice tree": timed(
-            lambda number: lattice_tree(found.lattices[number % n], anchor, MAX_NODES), rounds
+            lambda number: lattice_nodes(found.lattices[number % n], anchor, MAX_NODES), rounds
         ),
-        "greedy chain": timed(lambda number: greedy_chain(heads[number % n]), rounds),
-        "merge": timed(lambda number: heads[number % n].merge(said), rounds),
+        "greedy chain": timed(lambda number: first_run(heads[number % n]), rounds),
+        "merge": timed(lambda number: united(heads[number % n], said), rounds),
         "four cuts": timed(four_cuts, rounds),
     }
 

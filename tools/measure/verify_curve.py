@@ -121,13 +121,14 @@ def measure(model: str, contexts: list[int], rows: tuple[int, ...], heads: dict[
         llm = open_llm(model, contexts, dtype, drafter="none")
         for context in contexts:
             prices[str(context)] = measure_context(llm, context, rows, repeats, tick)
+        used = llm.engine.config.dtype
         del llm
         for head, options in heads.items():
             llm = open_llm(model, contexts, dtype, **options)
             draft[head] = {str(c): measure_draft(llm, c, repeats, tick) for c in contexts}
             del llm
     device = jax.devices()[0].device_kind
-    how = (f"{device}, {datetime.date.today().isoformat()}, model {model} in {dtype}, median of "
+    how = (f"{device}, {datetime.date.today().isoformat()}, model {model} in {used}, median of "
            f"{repeats} rounds after {WARM_UPS}, jax {jax.__version__}, verify and commit")
     return prices | {"draft": draft, "measured": how} if draft else prices | {"measured": how}
 
@@ -145,7 +146,8 @@ def main() -> None:
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    options = {"wide": {"draft_model": args.wide}, "narrow": {"draft_model": args.narrow},
+    options = {"wide": {"drafter": "dflash2", "draft_model": args.wide},
+               "narrow": {"drafter": "dflash2", "draft_model": args.narrow},
                "mtp": {"drafter": "mtp"}}
     table = measure(args.model, sorted(args.contexts), tuple(args.rows),
                     {head: options[head] for head in args.heads},

@@ -181,7 +181,7 @@ class LookupDrafter(Drafter):
             depth = depths[node]
             if depth < max_depth:
                 share = scores[node] * rate / mass if rate else scores[node] / (mass + self._alpha)
-                for token, through, weight in self._ballot(lines, depth):
+                for token, through, weight in self._ballot(lines, depth, mass):
                     heappush(heap, (-share * weight, arrivals, node, token, through, weight))
                     arrivals += 1
             if not heap or len(tokens) > max_nodes:
@@ -196,11 +196,14 @@ class LookupDrafter(Drafter):
         source = [0] + [SOURCE_CODE["lookup"]] * (len(tokens) - 1)
         return NodeLists(tokens, parents, weights, source)
 
-    def _ballot(self, lines: list, depth: int) -> list[tuple[int, list, float]]:
-        """The heaviest next tokens, newest first on ties: (token, lines through it, weight)."""
-        if len(lines) == 1:
-            line, weight = lines[0]
-            return [(line[depth], lines, weight)] if depth < len(line) else []
+    def _ballot(self, lines: list, depth: int, mass: float) -> list[tuple[int, list, float]]:
+        """The heaviest next tokens, newest first on ties: (token, lines through it, weight).
+
+        mass: weight of all `lines`, which are (continuation, weight) pairs.
+        """
+        words = {line[depth] for line, _ in lines if depth < len(line)}
+        if len(words) == 1 and all(depth < len(line) for line, _ in lines):
+            return [(*words, lines, mass)]
         followers: dict[int, list] = {}
         for entry in lines:
             if depth < len(entry[0]):

@@ -1,6 +1,7 @@
 """How far a drafter's probabilities can be believed, learned from what was committed."""
 
 from collections.abc import Mapping, Sequence
+from operator import mul
 
 from tandem_jax.staircut.estimators import Est, Rate
 from tandem_jax.staircut.price_model import context_class
@@ -134,8 +135,8 @@ def tested(nodes: NodeLists, tokens: Sequence[int]) -> tuple[int, float]:
 
 def scaled(nodes: NodeLists, factors: Sequence[float]) -> list[float]:
     """q [N+1] of the nodes: score times the factor of its source code, at most 1."""
-    scores, source = nodes.scores, nodes.source
-    return [min(s * factors[c], 1.0) for s, c in zip(scores, source, strict=True)]
+    valued = map(mul, nodes.scores, map(factors.__getitem__, nodes.source))
+    return [q if q < 1.0 else 1.0 for q in valued]
 
 
 def _decile(prob: float) -> int:

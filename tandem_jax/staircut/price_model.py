@@ -138,7 +138,8 @@ class PriceModel:
             if rows in counts:
                 at = counts[rows]
                 ms = at.trust * at.ms.value + (1.0 - at.trust) * ms
-            highest = max(highest, ms)
+            if ms > highest:
+                highest = ms
             prices.append(highest)
         low = 0
         for bucket, ms in self._charges:

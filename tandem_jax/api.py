@@ -161,19 +161,23 @@ class LLM:
         self, policy: str | None, prices: str | Path | None, learned: str | Path | None
     ) -> tuple[Routing | None, Path | None]:
         """The policy with its prices and its experience, and where that is kept."""
-        if policy is None:
-            if prices is not None or learned is not None:
+        path = None if learned is None else Path(learned)
+        try:
+            if policy is None:
+                if prices is None and path is None:
+                    return None, None
                 raise ConfigError(
                     f"the drafter {self.drafter_name!r} weighs no prices and learns nothing",
                     hint="leave the drafter at 'auto', or leave out prices and learned",
                 )
-            return None, None
-        routing = route(
-            self.engine, policy, model=self.model_name, prices=prices, stores=self._stores
-        )
-        path = None if learned is None else Path(learned)
-        if path is not None and path.exists():
-            load_learned(routing, path)
+            routing = route(
+                self.engine, policy, model=self.model_name, prices=prices, stores=self._stores
+            )
+            if path is not None and path.exists():
+                load_learned(routing, path)
+        except ConfigError:
+            self._close_stores()
+            raise
         return routing, path
 
     @property
@@ -273,9 +277,7 @@ class LLM:
         """Write what was learned where `learned` said, and let go of the stores."""
         if self._learned is not None:
             save_learned(self._routed(), self._learned)
-        for store in self._stores:
-            if isinstance(store, SuffixStore):
-                store.close()
+        self._close_stores()
 
     def save_learned(self, path: str | Path) -> None:
         """Write what the policy learned so far; raises ConfigError if no policy decides."""
@@ -310,6 +312,11 @@ class LLM:
                 f"the drafter {self.drafter_name!r} decides nothing, so learns nothing"
             )
         return self.routing
+
+    def _close_stores(self) -> None:
+        for store in self._stores:
+            if isinstance(store, SuffixStore):
+                store.close()
 
     def _remember(self, tokens: list[int]) -> None:
         for store in self._stores:

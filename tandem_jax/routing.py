@@ -9,19 +9,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tandem_jax.drafters.lookup import LookupDrafter, TextStore
+from tandem_jax.drafters.lookup import TextStore
 from tandem_jax.engine.engine import Engine
 from tandem_jax.engine.policy_drafter import NARROW_SLOTS, PolicyDrafter
 from tandem_jax.errors import ConfigError
-from tandem_jax.staircut.copy_rate import load_prior
-from tandem_jax.staircut.policy import POLICIES, PolicySetup, make_policy, policy_class
+from tandem_jax.staircut.copy_rate import PACKAGED_PRIOR, load_prior
+from tandem_jax.staircut.policy import (
+    POLICIES,
+    PolicySetup,
+    make_policy,
+    policy_class,
+    policy_lookup,
+)
 from tandem_jax.staircut.price_model import PriceModel
 from tandem_jax.staircut.prices import PACKAGED, PriceTable, load_prices
 
 log = logging.getLogger("tandem_jax")
 
 AUTO = "auto"
-_PRIOR = PACKAGED / "copy-rate-prior.json"
 _STATE_FORMAT = 1
 
 
@@ -87,9 +92,9 @@ def route(
     table, missing = _table(engine, model, prices)
     live = PriceModel(table, missing=missing)
     kind = policy_class(policy)
-    lookup = partial(LookupDrafter, stores=stores)
+    lookup = partial(policy_lookup, stores)
     draft_ms = {} if table is None else table.draft
-    setup = PolicySetup(live, draft_ms, lookup, load_prior(_PRIOR) if _PRIOR.is_file() else {})
+    setup = PolicySetup(live, draft_ms, lookup, load_prior(PACKAGED_PRIOR))
     drafter = PolicyDrafter(
         make_policy(policy, setup),
         live,

@@ -7,6 +7,7 @@ from pathlib import Path
 from tandem_jax.drafters.lookup import Match
 from tandem_jax.errors import ConfigError
 
+PACKAGED_PRIOR = Path(__file__).parent / "copy_rates.json"  # counted by tools.measure.count_copies
 SOURCES = ("local", "corpus", "both")
 FULL_MATCH = 8  # tokens of a match that has a rate; shorter ones keep the lookup's own decay
 _CAP = 4000  # trials of a bucket; beyond, both counts are halved

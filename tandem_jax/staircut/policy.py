@@ -13,13 +13,15 @@ from importlib import import_module
 from typing import ClassVar
 
 from tandem_jax.drafters.lattice import Lattice
-from tandem_jax.drafters.lookup import LookupDrafter
+from tandem_jax.drafters.lookup import LookupDrafter, TextStore
 from tandem_jax.drafters.protocol import HeadDraft
 from tandem_jax.errors import ConfigError
 from tandem_jax.staircut.copy_rate import Key
 from tandem_jax.staircut.cut import SNAP
 from tandem_jax.staircut.price_model import PriceModel
 from tandem_jax.tree import DraftTree
+
+LOOKUP_ORDER = 3  # shortest match a policy's lookup takes; two tokens recur too often by chance
 
 # Name as users type it -> "module:class".
 POLICIES = {
@@ -68,13 +70,18 @@ class Outcome:
     draft_ms: float | None = None  # measured draft; None if there was none or no measure of it
 
 
+def policy_lookup(stores: Sequence[TextStore] = ()) -> LookupDrafter:
+    """The lookup of a policy, with the stores it may copy from."""
+    return LookupDrafter(min_order=LOOKUP_ORDER, stores=stores)
+
+
 @dataclass(frozen=True)
 class PolicySetup:
     """What policies are built from."""
 
     prices: PriceModel  # of verify
     draft_ms: Mapping[str, Mapping[int, float]] = field(default_factory=dict)  # head -> context: ms
-    lookup: Callable[[], LookupDrafter] = LookupDrafter  # makes a lookup drafter
+    lookup: Callable[[], LookupDrafter] = policy_lookup  # makes a lookup drafter
     copy_prior: Mapping[Key, tuple[float, float]] = field(default_factory=dict)  # counted rates
     snap: Sequence[int] = SNAP  # node counts that fill the compiled rows
 

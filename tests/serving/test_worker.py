@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 
 import pytest
 
@@ -134,3 +135,23 @@ def test_close_tells_everyone(worker, llm):
     items = asyncio.run(run())
     assert [item.error.status for item in items] == [503, 503]
     assert (llm.active, len(llm.seen)) == (0, 1)
+
+
+def test_idle_seconds_compile_what_is_missing(worker, llm, monkeypatch):
+    """One bucket an idle moment; a request that comes is served first, and the end is clean."""
+    monkeypatch.setattr("serving.worker._IDLE_S", 0.01)
+
+    async def run():
+        job = Job([task()], asyncio.get_running_loop())
+        worker.submit(job)
+        return await drain(job)
+
+    llm.missing = 3
+    asyncio.run(run())
+    deadline = time.monotonic() + 20
+    while llm.missing and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert llm.missing == 0
+    assert asyncio.run(run())[-1] == Finished()
+    worker.close()
+    assert llm.closed == 1

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from tandem_jax.staircut.copy_rate import load_prior
+from tandem_jax.staircut.copy_rate import PACKAGED_PRIOR, load_prior
 from tandem_jax.staircut.policy import POLICIES, Policy, PolicySetup, make_policy
 from tandem_jax.staircut.price_model import PriceModel
 from tandem_jax.staircut.prices import PriceTable, load_prices
@@ -23,8 +23,6 @@ from tools.measure.acceptance import ORDER
 from tools.measure.common import envelope, write_result
 from tools.measure.record import Record, read_records
 from tools.measure.replay import Priced, Replayed, replay
-
-PRIOR = Path("benchmarks/copy-rate-prior.json")
 
 
 def setup_of(table: PriceTable, prior: Path | None) -> PolicySetup:
@@ -108,7 +106,7 @@ def main() -> None:
     parser.add_argument("--prices", required=True, help="packaged table (gb10) or JSON file")
     parser.add_argument("--records", type=Path, required=True)
     parser.add_argument("--policies", nargs="+", default=list(POLICIES), choices=list(POLICIES))
-    parser.add_argument("--prior", type=Path, default=PRIOR if PRIOR.is_file() else None,
+    parser.add_argument("--prior", type=Path, default=PACKAGED_PRIOR,
                         help="copy-rate counts; default: the shipped ones")
     parser.add_argument("--context", type=int, help="price as if the context had so many tokens")
     parser.add_argument("--fresh", action="store_true", help="a new policy for every reference")

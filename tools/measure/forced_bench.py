@@ -1,11 +1,12 @@
 """Policies side by side on the engine: the 25 workloads, real rounds, one text.
 
     python -m tools.measure.forced_bench --model mini --out benchmarks/results/forced-bench.json
-Every policy continues the same prompts greedily, in rotated order, several times. All of them
-write the same text, which is checked token by token against the first policy's, so that their
-times compare on one reference without forcing anything. Reported: tokens a second of round time,
-tokens and milliseconds a round, rows, the spread over repeats. The router is kept for a whole run,
-or fresh for every prompt with --fresh.
+Every policy continues the same prompts greedily, in rotated order, several times. All policies of
+one engine write the same text, which is checked token by token, so that their times compare on one
+reference without forcing anything; the MTP head runs in an engine of its own, and how often its
+text is the same is counted. Reported: tokens a second of round time, tokens and milliseconds a
+round, rows, the spread over repeats. The router is kept for a whole run, or fresh for every prompt
+with --fresh.
 """
 
 import argparse
@@ -88,10 +89,14 @@ def run_item(contender: Contender, item: Item, tokens: int, tally: Tally) -> lis
 
 
 def bench(players: list[Contender], workloads: dict[str, list[Item]], *, tokens: int, repeats: int,
-          fresh: bool, prices: str | None) -> dict[str, dict[str, Tally]]:
-    """Return {policy: {workload: Tally}}. Raises RuntimeError when two texts differ."""
+          fresh: bool, prices: str | None) -> tuple[dict[str, dict[str, Tally]], dict]:
+    """Return ({policy: {workload: Tally}}, {(engine, workload, item): text}).
+
+    Raises RuntimeError when two texts of one engine differ.
+    """
     found = {p.name: {name: Tally() for name in workloads} for p in players}
-    texts: dict[tuple[str, int], list[int]] = {}
+    engines = list({id(p.llm): p for p in players})
+    texts: dict[tuple[int, str, int], list[int]] = {}
     first = next(iter(workloads.values()))[0]
     for player in players:
         player.renew(prices)
@@ -108,11 +113,18 @@ def bench(players: list[Contender], workloads: dict[str, list[Item]], *, tokens:
                         if fresh:
                             player.renew(prices)
                         text = run_item(player, item, tokens, tally)
-                        if texts.setdefault((workload, number), text) != text:
+                        place_of = (engines.index(id(player.llm)), workload, number)
+                        if texts.setdefault(place_of, text) != text:
                             raise RuntimeError(f"{player.name} wrote another text: {workload}")
                     _add(total, tally)
                     bar.advance(task)
-    return found
+    return found, texts
+
+
+def agreement(texts: dict[tuple[int, str, int], list[int]]) -> str:
+    """How many texts of the second engine equal the first one's, "n of m"."""
+    pairs = [(text, texts[0, w, i]) for (engine, w, i), text in texts.items() if engine == 1]
+    return f"{sum(a == b for a, b in pairs)} of {len(pairs)}"
 
 
 def _add(total: Tally, tally: Tally) -> None:
@@ -175,13 +187,14 @@ def main() -> None:
     workloads = read_workloads(args.sets, args.items)
     names = [n for n in ORDER if n in workloads and (not args.workloads or n in args.workloads)]
     players = contenders(args.policies, args.model, args.draft_model, args.dtype)
-    found = bench(players, {n: workloads[n] for n in names}, tokens=args.tokens,
-                  repeats=args.repeats, fresh=args.fresh, prices=args.prices)
+    found, texts = bench(players, {n: workloads[n] for n in names}, tokens=args.tokens,
+                                repeats=args.repeats, fresh=args.fresh, prices=args.prices)
     figures = figures_of(found)
     head = envelope("policies on the engine, one text for all of them",
                     "tools.measure.forced_bench", args.repeats * args.items * len(names))
     record = head | {"router": "fresh" if args.fresh else "kept",
-                     "prices": players[0].routing.prices, "new_tokens": args.tokens, **figures}
+                     "prices": players[0].routing.prices, "new_tokens": args.tokens,
+                     "texts_equal_across_engines": agreement(texts), **figures}
     Console(stderr=True).print(table_of(figures))
     if args.out:
         write_result(record, args.out)

@@ -16,10 +16,10 @@ from tandem_jax.errors import ConfigError
 from tandem_jax.staircut.copy_rate import PACKAGED_PRIOR, load_prior
 from tandem_jax.staircut.policy import (
     POLICIES,
-    PolicySetup,
     make_policy,
     policy_class,
     policy_lookup,
+    setup_on,
 )
 from tandem_jax.staircut.price_model import PriceModel
 from tandem_jax.staircut.prices import PACKAGED, PriceTable, load_prices
@@ -93,8 +93,7 @@ def route(
     live = PriceModel(table, missing=missing)
     kind = policy_class(policy)
     lookup = partial(policy_lookup, stores)
-    draft_ms = {} if table is None else table.draft
-    setup = PolicySetup(live, draft_ms, lookup, load_prior(PACKAGED_PRIOR))
+    setup = setup_on(table, live, lookup=lookup, copy_prior=load_prior(PACKAGED_PRIOR))
     drafter = PolicyDrafter(
         make_policy(policy, setup),
         live,

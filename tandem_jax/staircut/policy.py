@@ -19,6 +19,7 @@ from tandem_jax.errors import ConfigError
 from tandem_jax.staircut.copy_rate import Key
 from tandem_jax.staircut.cut import SNAP
 from tandem_jax.staircut.price_model import PriceModel
+from tandem_jax.staircut.prices import PriceTable
 from tandem_jax.tree import DraftTree
 
 LOOKUP_ORDER = 3  # shortest match a policy's lookup takes; two tokens recur too often by chance
@@ -83,7 +84,25 @@ class PolicySetup:
     draft_ms: Mapping[str, Mapping[int, float]] = field(default_factory=dict)  # head -> context: ms
     lookup: Callable[[], LookupDrafter] = policy_lookup  # makes a lookup drafter
     copy_prior: Mapping[Key, tuple[float, float]] = field(default_factory=dict)  # counted rates
-    snap: Sequence[int] = SNAP  # node counts that fill the compiled rows
+    snap: Sequence[int] = SNAP  # node counts at which a cut may end
+
+
+def setup_on(
+    table: PriceTable | None,
+    prices: PriceModel,
+    *,
+    lookup: Callable[[], LookupDrafter] = policy_lookup,
+    copy_prior: Mapping[Key, tuple[float, float]] | None = None,
+) -> PolicySetup:
+    """The setup of a price table, None for none.
+
+    Cuts may end where a bucket is full and at every count that was measured: between those the
+    price is a guess, and a guess between two steps of a staircase is too low.
+    """
+    if table is None:
+        return PolicySetup(prices, {}, lookup, copy_prior or {})
+    ends = {*SNAP, *(rows - 1 for rows in table.rows if rows > 1)}
+    return PolicySetup(prices, table.draft, lookup, copy_prior or {}, tuple(sorted(ends)))
 
 
 class Policy(ABC):

@@ -47,6 +47,7 @@ class PriceTable:
     contexts: tuple[int, ...]  # tokens, ascending
     prices: tuple[ContextPrices, ...]  # at each of them
     draft: Mapping[str, Mapping[int, float]] = field(default_factory=dict)  # head -> context -> ms
+    rows: tuple[int, ...] = ()  # row counts that were measured, ascending; others are interpolated
     measured: str = ""  # how and when
 
     def verify_ms(self, kind: str, context: int) -> np.ndarray:
@@ -127,7 +128,9 @@ def read_prices(raw: object, name: str = "prices") -> PriceTable:
         raise ConfigError(f"{place}: the context length {contexts[0]} is not positive", hint=_HINT)
     prices = tuple(_at_context(raw[str(c)], step, f"{place}: {c}") for c in contexts)
     draft = _drafts(raw.get("draft", {}), f"{place}: draft")
-    return PriceTable(name, tuple(contexts), prices, draft, raw.get("measured", ""))
+    kinds = [raw[str(c)][kind] for c in contexts for kind in KINDS if kind in raw[str(c)]]
+    rows = sorted({int(n) for by_rows in kinds for n in by_rows})
+    return PriceTable(name, tuple(contexts), prices, draft, tuple(rows), raw.get("measured", ""))
 
 
 def _at_context(raw: object, step: float | None, place: str) -> ContextPrices:

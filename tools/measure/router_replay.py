@@ -16,7 +16,7 @@ from rich.progress import track
 from rich.table import Table
 
 from tandem_jax.staircut.copy_rate import PACKAGED_PRIOR, load_prior
-from tandem_jax.staircut.policy import POLICIES, Policy, PolicySetup, make_policy
+from tandem_jax.staircut.policy import POLICIES, Policy, PolicySetup, make_policy, setup_on
 from tandem_jax.staircut.price_model import PriceModel
 from tandem_jax.staircut.prices import PriceTable, load_prices
 from tools.measure.acceptance import ORDER
@@ -28,7 +28,7 @@ from tools.measure.replay import Priced, Replayed, replay
 def setup_of(table: PriceTable, prior: Path | None) -> PolicySetup:
     """What the policies are built from: the table, live prices on it, the copy-rate prior."""
     counts = {} if prior is None else load_prior(prior)
-    return PolicySetup(PriceModel(table), table.draft, copy_prior=counts)
+    return setup_on(table, PriceModel(table), copy_prior=counts)
 
 
 def replay_all(

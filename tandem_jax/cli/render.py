@@ -71,6 +71,7 @@ def summary(transcript: Transcript, facts: Mapping[str, Any]) -> Group:
     total = len(transcript.token_ids)
     rows = {
         "model": f"{facts['model']}, drafter {facts['drafter']}, on {facts['device']}",
+        **_policy_row(facts["routing"]),
         "exactness": facts["exactness_class"],
         "tokens": f"{total} after a prompt of {transcript.prompt_tokens}",
         "rounds": f"{transcript.rounds} (tokens per round: {transcript.tokens_per_round:.2f}; "
@@ -82,6 +83,15 @@ def summary(transcript: Transcript, facts: Mapping[str, Any]) -> Group:
     for name, value in rows.items():
         counts.add_row(Text(name, style="dim"), Text(value))
     return Group(counts, _shares(transcript.by_source, total))
+
+
+def _policy_row(routing: Mapping[str, Any] | None) -> dict[str, str]:
+    """Who decided what to draft, from which prices; nothing if nobody did."""
+    if routing is None:
+        return {}
+    prices = routing["prices"]
+    said = "no price file, learned from the rounds" if prices == "none" else f"prices {prices}"
+    return {"policy": f"{routing['policy']}, {said}"}
 
 
 def _shares(by_source: Mapping[str, int], total: int) -> Table:

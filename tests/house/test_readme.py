@@ -10,7 +10,7 @@ import typer
 from tandem_jax.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/structure.md", "docs/exactness.md")
+PAGES = ("README.md", "docs/structure.md", "docs/exactness.md", "docs/staircut.md")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"(?<![\w./-])(?:\w[\w-]*/)+[\w-]+\.(?:py|md|json|toml|jinja)\b")
 FOLDERS = re.compile(

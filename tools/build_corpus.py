@@ -42,7 +42,7 @@ def suffix_array(tokens: np.ndarray) -> np.ndarray:
     """
     if not len(tokens):
         return np.zeros(0, np.int32)
-    raw = np.frombuffer(tokens.astype(">u4").tobytes(), np.uint8)
+    raw = tokens.astype(">u4").view(np.uint8)
     suffixes = divsufsort(raw)
     starts = suffixes[suffixes % 4 == 0] // 4
     # A suffix that begins with a separator is never looked for.

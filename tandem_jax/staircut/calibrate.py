@@ -112,7 +112,7 @@ class DraftCost:
         return self._prior[max(below) if below else min(self._prior)]
 
 
-def tested(nodes: NodeLists, tokens: Sequence[int]) -> tuple[int, float]:
+def put_to_test(nodes: NodeLists, tokens: Sequence[int]) -> tuple[int, float]:
     """Accepted nodes of a candidate, and the sum of scores that committed tokens put to the test.
 
     What lies below the last committed token on the accepted path was not tested: it is left out,

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tandem_jax.staircut.calibrate import Calibration, DraftCost, tested
+from tandem_jax.staircut.calibrate import Calibration, DraftCost, put_to_test
 from tandem_jax.staircut.copy_rate import CopyRate
 from tandem_jax.staircut.cut import MAX_NODES
 from tandem_jax.staircut.policy import (
@@ -83,11 +83,11 @@ class PricedPolicy(Policy):
     def observe(self, outcome: Outcome) -> None:
         now, tokens = self._round, outcome.tokens
         if now.head is not None:
-            got, promised = tested(now.head, tokens)
+            got, promised = put_to_test(now.head, tokens)
             self.calibration.head.update(got, promised)
             self.calibration.head_accepted.update(got, 1)
         if now.lookup is not None and not now.has_rate:
-            self.calibration.lookup.update(*tested(now.lookup, tokens))
+            self.calibration.lookup.update(*put_to_test(now.lookup, tokens))
         if outcome.rows:
             self.copies.observe(now.top, tokens)
             self._learn_costs(outcome, now)

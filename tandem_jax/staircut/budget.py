@@ -1,12 +1,19 @@
 """Trees of a fixed node budget, from before StairCut: the baselines and their pruning rule."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tandem_jax.drafters.lattice import Lattice
 from tandem_jax.staircut.calibrate import DraftCost
 from tandem_jax.staircut.lattice_tree import lattice_tree
-from tandem_jax.staircut.policy import Decision, Outcome, Policy, PolicySetup, RoundInput
+from tandem_jax.staircut.policy import (
+    Decision,
+    Outcome,
+    Policy,
+    PolicySetup,
+    RoundInput,
+    load_parts,
+)
 from tandem_jax.tree import DraftTree
 
 NARROW_NODES = 15  # drafted nodes of a tree at any time: 16 rows
@@ -80,6 +87,12 @@ class BudgetPolicy(Policy):
             self._costs[self._drafted].observe(self._context, outcome.draft_ms)
         self._lookup.observe(outcome.tokens, None)
         self._committed += len(outcome.tokens)
+
+    def state(self) -> dict:
+        return {arm: cost.to_dict() for arm, cost in self._costs.items()}
+
+    def load_state(self, state: Mapping) -> None:
+        load_parts(state, self._costs, self.name)
 
     def budget(self, arm: str) -> int:
         """Most drafted nodes of an arm's tree by now."""

@@ -103,9 +103,21 @@ def test_a_damaged_state_is_refused_and_changes_nothing(name, part):
         assert policy.state() == good
 
 
-@pytest.mark.parametrize("name", ["none", "fixed8", "fixed16", "length"])
-def test_policies_that_learn_nothing_take_no_state(name):
-    policy = new_policy(name)
+@pytest.mark.parametrize("name", ["fixed8", "fixed16", "length"])
+def test_a_baseline_keeps_its_draft_costs(name):
+    policy, other = new_policy(name), new_policy(name)
+    run(policy, seed=4)
+    saved = json.loads(json.dumps(policy.state()))
+    other.load_state(saved)
+    assert other.state() == policy.state() != new_policy(name).state()
+    assert same(run(policy, seed=5), run(other, seed=5))
+    for damage in ({}, {**saved, "wide": {"x": [1]}}, {**saved, "extra": {}}, 3):
+        with pytest.raises(ConfigError, match=name):
+            policy.load_state(damage)
+
+
+def test_plain_decoding_takes_no_state():
+    policy = new_policy("none")
     assert policy.state() == {}
     policy.load_state({})
     with pytest.raises(ConfigError, match="learns nothing"):

@@ -139,14 +139,18 @@ class StairCut(PricedPolicy):
         if now.head is not None and now.lookup is not None and self.options.merge:
             yield "merged", united(now.head, now.lookup), head_ms
 
-    def _cut(self, tree: NodeLists, now: Round, draft_ms: float, given: RoundInput) -> Cut | None:
+    def factors(self, now: Round) -> list[float]:
+        """What scores are multiplied with, by source code."""
         factors = [1.0] * len(SOURCES)
         if self.options.calibrate:
             for code in _HEAD_SOURCES:
                 factors[code] = self.calibration.head.value
             if not now.has_rate:
                 factors[SOURCE_CODE["lookup"]] = self.calibration.lookup.value
-        q = scaled(tree, factors)
+        return factors
+
+    def _cut(self, tree: NodeLists, now: Round, draft_ms: float, given: RoundInput) -> Cut | None:
+        q = scaled(tree, self.factors(now))
         curve = self.prices.verify_ms("chain" if tree.is_chain else "tree", given.context)
         nodes = min(given.max_nodes, MAX_NODES)
         return staircut(tree, q, Costs(curve, draft_ms), snap=self._setup.snap, max_nodes=nodes)

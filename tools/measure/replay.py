@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from tandem_jax.staircut.policy import Decision, Outcome, Policy, RoundInput
 from tandem_jax.staircut.prices import PriceTable
+from tandem_jax.tree import DraftTree
 from tools.measure.record import Record
 
 MAX_NODES = 31
@@ -111,15 +112,18 @@ def _book(found: Replayed, decision: Decision, tokens: Sequence[int], got: int, 
     found.labels[decision.label] += 1
     found.sources["target"] += 1
     if decision.tree is not None:
-        found.sources.update(_path_sources(decision, tokens[:got]))
+        names = decision.tree.source_names
+        found.sources.update(names[node] for node in accepted_nodes(decision.tree, tokens[:got]))
 
 
-def _path_sources(decision: Decision, accepted: Sequence[int]) -> list[str]:
-    tree, at, names = decision.tree, 0, []
-    words, parents, sources = tree.tokens.tolist(), tree.parents.tolist(), tree.source_names
-    for token in accepted:
-        at = next(
-            i for i in range(at + 1, len(words)) if parents[i] == at and words[i] == token
-        )
-        names.append(sources[at])
-    return names
+def accepted_nodes(tree: DraftTree, tokens: Sequence[int]) -> list[int]:
+    """Nodes of a tree that committed tokens accept, the root left out."""
+    parents, words = tree.parents.tolist(), tree.tokens.tolist()
+    child = dict(zip(zip(parents, words, strict=True), range(len(words)), strict=True))
+    at, path = 0, []
+    for token in tokens:
+        if (at, token) not in child:
+            break
+        at = child[at, token]
+        path.append(at)
+    return path

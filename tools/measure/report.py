@@ -18,7 +18,7 @@ HEADLESS = {"Software": None}  # no version in the file, so that equal plots are
 CURVE_POINTS = 150
 
 
-def _pyplot():
+def pyplot_headless():
     """Return pyplot on the Agg backend; raises TandemError when matplotlib is missing."""
     try:
         import matplotlib
@@ -30,7 +30,8 @@ def _pyplot():
     return pyplot
 
 
-def _save(figure, path: Path) -> Path:
+def save_figure(figure, path: Path) -> Path:
+    """Write a figure as PNG, equal figures as equal bytes; returns the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.tight_layout()
     figure.savefig(path, dpi=DPI, metadata=HEADLESS)
@@ -45,7 +46,7 @@ def _by_slot(pyplot, lines: dict[str, list[float]], title: str, label: str, path
     axis.set(title=title, xlabel="slot (tokens behind the anchor)", ylabel=label, ylim=(0, 1.02))
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
-    path = _save(figure, path)
+    path = save_figure(figure, path)
     pyplot.close(figure)
     return path
 
@@ -62,7 +63,7 @@ def _recall(pyplot, drafters: dict[str, dict], path: Path) -> Path:
              xlabel="slot (tokens behind the anchor)", ylabel="share of positions")
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
-    path = _save(figure, path)
+    path = save_figure(figure, path)
     pyplot.close(figure)
     return path
 
@@ -81,7 +82,7 @@ def _dots(pyplot, workloads: dict[str, dict[str, float]], title: str, path: Path
     axis.set_xlim(left=0.8)
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
-    path = _save(figure, path)
+    path = save_figure(figure, path)
     pyplot.close(figure)
     return path
 
@@ -108,7 +109,7 @@ def _losses(pyplot, runs: dict[str, dict], path: Path) -> Path:
         axis.set(title=name, xlabel="step")
         axis.grid(alpha=0.3)
     axes[0][0].set_ylabel("training loss, nats")
-    path = _save(figure, path)
+    path = save_figure(figure, path)
     pyplot.close(figure)
     return path
 
@@ -128,7 +129,7 @@ def draw(record: dict, figures: list[Path | str], folder: Path) -> list[Path]:
     `figures` are figures.json files of trainings; without one there is no plot of losses. Raises
     TandemError when matplotlib is missing.
     """
-    pyplot, drafters = _pyplot(), record["drafters"]
+    pyplot, drafters = pyplot_headless(), record["drafters"]
     where = f"{record['target']}, {record['reference']} reference"
     paths = [
         _by_slot(pyplot, {name: row["accepted_by_slot"] for name, row in drafters.items()},

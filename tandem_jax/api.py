@@ -27,6 +27,7 @@ from tandem_jax.routing import (
     Routing,
     load_learned,
     policy_for,
+    preferred_block,
     route,
     routing_warnings,
     save_learned,
@@ -117,14 +118,12 @@ class LLM:
         **engine_options: Any,
     ):
         kind = drafter_class(drafter)
-        if node_budget is not None and node_budget < 1:
-            raise ConfigError(f"node_budget must be at least 1, not {node_budget}")
-        dtype = _dtype(dtype)
+        dtype = _checked(dtype, node_budget)
         opened, config, _, warnings = open_model(model, dtype)
-        # The MTP head drafts alone, and plain steps need nobody: no block drafter beside them.
-        alone = policy in ("mtp", "none") and draft_model is None
-        name = "mtp" if alone and drafter == AUTO else drafter
-        draft = drafter_for(name, draft_model, opened.path, config, dtype=dtype, tap=tap)
+        name, block = _draft_choice(drafter, policy, draft_model, opened.path, prices)
+        draft = drafter_for(
+            name, draft_model, opened.path, config, dtype=dtype, tap=tap, block=block
+        )
         chosen = policy_for(drafter, policy, draft is not None, config.mtp and draft is None)
         self.warnings = (
             *warnings,
@@ -136,6 +135,7 @@ class LLM:
             log.warning("%s: %s", opened.path.name, line)
         self.tokenizer = _tokenizer(opened.path, config.vocab)
         self._chat = ChatTemplate.from_directory(opened.path, self.tokenizer)
+        stop_ids = stop_token_ids(opened.generation_config, opened.config)
         self.max_context = _context(max_context, config.max_position)
         settings = EngineConfig(max_context=self.max_context, dtype=dtype, **engine_options)
         keep_executables()
@@ -148,7 +148,7 @@ class LLM:
             node_budget=node_budget,
             draft=None if draft is None else draft.load(dtype, progress),
             use_mtp=kind.uses_model_head,
-            stop_ids=stop_token_ids(opened.generation_config, opened.config),
+            stop_ids=stop_ids,
         )
         self._stores = _stores(
             self.tokenizer, corpus, suffix_store, read_only=suffix_store_readonly
@@ -349,7 +349,27 @@ class LLM:
         )
 
 
-def _dtype(asked: str) -> str:
+def _draft_choice(
+    drafter: str,
+    policy: str,
+    draft_model: str | Path | None,
+    path: Path,
+    prices: str | Path | None,
+) -> tuple[str, int | None]:
+    """Whose draft model is loaded, and the rows of the block to prefer where several ship."""
+    if drafter != AUTO or draft_model is not None:
+        return drafter, None
+    # The MTP head drafts alone, and plain steps need nobody: no block drafter beside them.
+    if policy in ("mtp", "none"):
+        return "mtp", None
+    device = jax.devices()[0].device_kind
+    return drafter, preferred_block(policy, path.resolve().name, device, prices)
+
+
+def _checked(asked: str, node_budget: int | None) -> str:
+    """The dtype asked for, or the device's own; raises ConfigError for a budget of nothing."""
+    if node_budget is not None and node_budget < 1:
+        raise ConfigError(f"node_budget must be at least 1, not {node_budget}")
     if asked != "auto":
         return asked
     return "float32" if jax.default_backend() == "cpu" else "bfloat16"

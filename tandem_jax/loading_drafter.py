@@ -24,7 +24,8 @@ from tandem_jax.models.config import DFlashConfig, HybridConfig
 from tandem_jax.models.dflash2 import DraftModel
 from tandem_jax.models.dflash2_weights import assemble_draft, draft_leaves
 
-SHIPPED_DRAFTERS = ("mini-b16", "mini-b8", "nano-b8")  # of one target, the preferred one first
+# Name -> rows of its block; of one target, the one that is taken without prices comes first.
+SHIPPED_DRAFTERS = {"mini-b16": 16, "mini-b8": 8, "nano-b8": 8}
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,17 @@ class OpenedDrafter:
         return DraftModel(self.config, assemble_draft(fields))
 
 
-def default_drafter(target: Path) -> Path | None:
-    """The drafter that ships for a shipped target (its directory), None for any other target."""
+def default_drafter(target: Path, block: int | None = None) -> Path | None:
+    """The drafter that ships for a shipped target (its directory), None for any other target.
+
+    Of several, the one of `block` rows if there is one.
+    """
     for name in SHIPPED:
         if target.resolve() == shipped_path(name).resolve():
-            own = (shipped_path(d) for d in SHIPPED_DRAFTERS if d.startswith(f"{name}-"))
-            return next((path for path in own if path.is_dir()), None)
+            own = [d for d in SHIPPED_DRAFTERS if d.startswith(f"{name}-")]
+            own.sort(key=lambda d: SHIPPED_DRAFTERS[d] != block)
+            paths = (shipped_path(d) for d in own)
+            return next((path for path in paths if path.is_dir()), None)
     return None
 
 
@@ -68,8 +74,11 @@ def drafter_for(
     *,
     dtype: str | None = None,
     tap: str | None = None,
+    block: int | None = None,
 ) -> OpenedDrafter | None:
     """The draft model for a drafter's name: the one asked for, else the one that ships.
+
+    `block`: rows of the block that is preferred where several ship.
 
     None if the drafter wants none, or could use one and there is none. Raises ConfigError for a
     draft model or a tap that nobody would use, and for a drafter that cannot do without.
@@ -82,7 +91,7 @@ def drafter_for(
             hint=f"choose the drafter {' or '.join(map(repr, able))}",
         )
     if draft_model is None and kind.uses_draft_model:
-        draft_model = default_drafter(target_path)
+        draft_model = default_drafter(target_path, block)
     if draft_model is not None:
         return open_drafter(draft_model, target, dtype, tap=tap)
     hint = "name one: draft_model=..., or --draft-model on the command line"

@@ -22,11 +22,12 @@ from tandem_jax.staircut.policy import (
     setup_on,
 )
 from tandem_jax.staircut.price_model import PriceModel
-from tandem_jax.staircut.prices import PACKAGED, PriceTable, load_prices
+from tandem_jax.staircut.prices import PACKAGED, PriceTable, load_prices, preferred_head
 
 log = logging.getLogger("tandem_jax")
 
 AUTO = "auto"
+_BLOCKS = {"fixed8": 8, "fixed16": 16, "length": 16}  # policies that fix the block themselves
 _STATE_FORMAT = 1
 
 
@@ -89,19 +90,38 @@ def route(
     `prices` is a JSON file or a packaged table's name; None takes the one for the model and
     device, if there is one. Raises ConfigError for a file that cannot be used.
     """
-    table, missing = _table(engine, model, prices)
+    table, missing = find_prices(model, engine.device_kind, prices)
     live = PriceModel(table, missing=missing)
     kind = policy_class(policy)
     lookup = partial(policy_lookup, stores)
-    setup = setup_on(table, live, lookup=lookup, copy_prior=load_prior(PACKAGED_PRIOR))
+    head = _loaded_head(engine)
+    setup = setup_on(table, live, lookup=lookup, copy_prior=load_prior(PACKAGED_PRIOR), head=head)
+    heads = (head,) if policy == "staircut" else kind.heads
     drafter = PolicyDrafter(
         make_policy(policy, setup),
         live,
-        draft_ms=_draft_ms(table, kind.heads),
+        draft_ms=_draft_ms(table, heads),
         missing_rows=engine.missing_rows,
         row_buckets=engine.row_buckets,
     )
     return Routing(policy, "none" if table is None else table.name, drafter)
+
+
+def preferred_block(policy: str, model: str, device_kind: str, prices: str | Path | None) -> int:
+    """Rows of the block that a policy would draft with, where there is a choice of draft models.
+
+    StairCut takes the one that is worth more at the prices of the device.
+    """
+    if policy in _BLOCKS:
+        return _BLOCKS[policy]
+    head = preferred_head(find_prices(model, device_kind, prices)[0])
+    return NARROW_SLOTS + 1 if head == "narrow" else 16
+
+
+def _loaded_head(engine: Engine) -> str:
+    """What prices call the block drafter that is loaded."""
+    draft = engine.options.draft
+    return "narrow" if draft is not None and draft.block <= NARROW_SLOTS + 1 else "wide"
 
 
 def routing_warnings(policy: str | None, block: int | None) -> tuple[str, ...]:
@@ -111,8 +131,8 @@ def routing_warnings(policy: str | None, block: int | None) -> tuple[str, ...]:
     """
     if policy is None:
         return ()
-    heads = policy_class(policy).heads
-    if "narrow" in heads and block is not None and block > NARROW_SLOTS + 1:
+    narrow = policy in ("fixed8", "length")
+    if narrow and block is not None and block > NARROW_SLOTS + 1:
         return (
             f"policy {policy}: one draft model is loaded, so its first {NARROW_SLOTS} slots stand "
             "for the narrow drafter",
@@ -160,11 +180,13 @@ def device_slug(kind: str) -> str:
     return "-".join(kind.lower().split())
 
 
-def _table(engine: Engine, model: str, prices: str | Path | None) -> tuple[PriceTable | None, str]:
-    """The price table, or None and the name that was looked for."""
+def find_prices(
+    model: str, device_kind: str, prices: str | Path | None
+) -> tuple[PriceTable | None, str]:
+    """The table asked for, or the packaged one of model and device; None and its name without."""
     if prices is not None:
         return load_prices(prices), ""
-    name = f"{model}.{device_slug(engine.device_kind)}"
+    name = f"{model}.{device_slug(device_kind)}"
     if (PACKAGED / f"{name}.json").is_file():
         return load_prices(name), ""
     return None, name

@@ -20,16 +20,22 @@ from tandem_jax.text import Tokenizer
 
 
 def documents(paths: Iterable[Path], tokenizer: Tokenizer) -> Iterator[np.ndarray]:
-    """Token ids of every document. Raises ValueError for a line without a text."""
+    """Token ids of every document. Raises ValueError for a line without a text or a wrong id."""
     for path in paths:
         if path.suffix == ".npy":
-            yield np.load(path).astype(np.int32).reshape(-1)
+            ids = np.load(path).reshape(-1)
+            known = (ids >= 0) & (ids < tokenizer.vocab_size) | (ids == DOC_SEP)
+            if not np.issubdtype(ids.dtype, np.integer) or not known.all():
+                raise ValueError(f"{path.name} holds other things than ids of this tokenizer")
+            yield ids.astype(np.int32)
         elif path.suffix == ".jsonl":
-            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-                record = json.loads(line)
-                if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-                    raise ValueError(f"{path.name}:{number} has no text")
-                yield np.array(tokenizer.encode(record["text"]), np.int32)
+            # Not splitlines: a JSON string may hold U+2028 and other ends of lines as they are.
+            with path.open(encoding="utf-8") as lines:
+                for number, line in enumerate(lines, 1):
+                    record = json.loads(line)
+                    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+                        raise ValueError(f"{path.name}:{number} has no text")
+                    yield np.array(tokenizer.encode(record["text"]), np.int32)
         else:
             yield np.array(tokenizer.encode(path.read_text(encoding="utf-8")), np.int32)
 

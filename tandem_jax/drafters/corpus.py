@@ -113,8 +113,8 @@ def _read_meta(path: Path) -> dict:
 def _mapped(path: Path, dtypes: tuple) -> np.ndarray:
     """A one-dimensional array on disk; raises ConfigError for anything else."""
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        array = np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # numpy reads the header as Python: damage raises nearly anything
         raise ConfigError(
             f"{path.parent.name}/{path.name} is damaged: {error}", hint=_HINT
         ) from error

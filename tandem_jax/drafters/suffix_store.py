@@ -81,6 +81,9 @@ class SuffixStore:
         # Unbuffered and in one call: a crash leaves at most this record unfinished.
         written = os.write(self._file.fileno(), record)
         if written != len(record):
+            # A full disk: what came later would stand behind a piece and be cut off with it.
+            self._file.truncate(self._file.seek(0, os.SEEK_END) - written)
+            self._file.seek(0, os.SEEK_END)
             raise OSError(f"{self.path.name}: wrote {written} of {len(record)} bytes")
         self._records.append(np.asarray(tokens, np.int32))
         if len(self) > self._max_tokens:
@@ -150,7 +153,8 @@ class SuffixStore:
         )
         if not self.read_only:
             if any(tail):
-                aside.write_bytes(tail)
+                with aside.open("ab") as file:  # behind what was kept before
+                    file.write(tail)
             self._file.truncate(end)
 
     def _start_anew(self, raw: bytes) -> list[np.ndarray]:
@@ -168,19 +172,25 @@ class SuffixStore:
             if kept and size > self._max_tokens // 2:
                 break
             kept.append(record)
-        self._records = kept[::-1]
-        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        file = open(draft, "w+b", buffering=0)  # noqa: SIM115  (takes the store's place)
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        payloads = [record.astype("<i4").tobytes() for record in self._records]
+        kept.reverse()
+        payloads = [record.astype("<i4").tobytes() for record in kept]
         whole = self._header + b"".join(
             _RECORD.pack(len(p) // 4, zlib.crc32(p)) + p for p in payloads
         )
-        file.write(whole)
-        os.fsync(file.fileno())
-        draft.replace(self.path)
+        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        file = open(draft, "w+b", buffering=0)  # noqa: SIM115  (takes the store's place)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.write(file.fileno(), whole) != len(whole):
+                raise OSError(f"{self.path.name}: no room to drop its older half")
+            os.fsync(file.fileno())
+            draft.replace(self.path)
+        except BaseException:
+            file.close()
+            draft.unlink(missing_ok=True)
+            raise
         self._file.close()
-        self._file = file
+        self._file, self._records = file, kept
 
     def _reindex(self) -> None:
         text: list[int] = []

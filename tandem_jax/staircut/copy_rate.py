@@ -89,7 +89,7 @@ class CopyRate:
 
     def load_dict(self, state: Mapping) -> None:
         """Go on from `to_dict`; raises TypeError or ValueError for something else."""
-        self._counts = {_key(name): [float(s), float(f)] for name, (s, f) in state.items()}
+        self._counts = {_key(name): _pair(counts) for name, counts in state.items()}
 
 
 def load_prior(path: str | Path) -> dict[Key, tuple[float, float]]:
@@ -110,13 +110,11 @@ def load_prior(path: str | Path) -> dict[Key, tuple[float, float]]:
         if name.startswith("_"):
             continue
         try:
-            key, (s, f) = _key(name), map(float, counts)
+            key, (s, f) = _key(name), _pair(counts)
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"copy-rate prior {path.name}: bad entry {name!r}: {error}"
             ) from error
-        if s < 0 or f < 0:
-            raise ConfigError(f"copy-rate prior {path.name}: {name!r} has a negative count")
         if s + f >= _FLOOR:
             weight = min(_MOST, s + f)
             prior[key] = (weight * s / (s + f), weight * f / (s + f))
@@ -129,6 +127,14 @@ def _key(name: str) -> Key:
     if source not in SOURCES or not 3 <= key[1] <= FULL_MATCH or not 0 <= key[2] <= 3:
         raise ValueError("expected source|match length 3..8|run bin 0..3")
     return key
+
+
+def _pair(counts: object) -> list[float]:
+    """[followed, missed] of a file; raises ValueError."""
+    good = isinstance(counts, list) and len(counts) == 2
+    if not good or not all(isinstance(n, int | float) and 0 <= n < 1e15 for n in counts):
+        raise ValueError("expected [followed, missed], two counts")
+    return [float(n) for n in counts]
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:

@@ -19,7 +19,7 @@ from tandem_jax.errors import ConfigError
 from tandem_jax.staircut.copy_rate import Key
 from tandem_jax.staircut.cut import SNAP
 from tandem_jax.staircut.price_model import PriceModel
-from tandem_jax.staircut.prices import PriceTable
+from tandem_jax.staircut.prices import PriceTable, preferred_head
 from tandem_jax.tree import DraftTree
 
 LOOKUP_ORDER = 3  # shortest match a policy's lookup takes; two tokens recur too often by chance
@@ -85,6 +85,7 @@ class PolicySetup:
     lookup: Callable[[], LookupDrafter] = policy_lookup  # makes a lookup drafter
     copy_prior: Mapping[Key, tuple[float, float]] = field(default_factory=dict)  # counted rates
     snap: Sequence[int] = SNAP  # node counts at which a cut may end
+    head: str = "wide"  # block drafter that StairCut asks: "wide" or "narrow"
 
 
 def setup_on(
@@ -93,16 +94,18 @@ def setup_on(
     *,
     lookup: Callable[[], LookupDrafter] = policy_lookup,
     copy_prior: Mapping[Key, tuple[float, float]] | None = None,
+    head: str | None = None,
 ) -> PolicySetup:
-    """The setup of a price table, None for none.
+    """The setup of a price table, None for none; `head` is the prices' choice unless given.
 
     Cuts may end where a bucket is full and at every count that was measured: between those the
     price is a guess, and a guess between two steps of a staircase is too low.
     """
+    head = head or preferred_head(table)
     if table is None:
-        return PolicySetup(prices, {}, lookup, copy_prior or {})
+        return PolicySetup(prices, {}, lookup, copy_prior or {}, head=head)
     ends = {*SNAP, *(rows - 1 for rows in table.rows if rows > 1)}
-    return PolicySetup(prices, table.draft, lookup, copy_prior or {}, tuple(sorted(ends)))
+    return PolicySetup(prices, table.draft, lookup, copy_prior or {}, tuple(sorted(ends)), head)
 
 
 class Policy(ABC):

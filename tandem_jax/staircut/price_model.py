@@ -13,6 +13,7 @@ ALPHA = 0.1  # weight of a new sample
 _WARM = 3  # samples of a count that weigh alike
 _FADE = 0.995  # trust that a count keeps while a round of its class runs at another one
 _OUTLIER = 3.0  # a sample counts as at most so many times what was expected
+_LEAST = 1e-3  # ms, what a price is at least, however fast rounds were
 _CLASSES = (1024, 262_144)  # smallest and largest context class, tokens
 
 
@@ -46,7 +47,7 @@ class PriceModel:
 
     def verify_ms(self, kind: str, context: int) -> list[float]:
         """[MAX_ROWS + 1] ms by rows, verify and commit together; index 0 is not used."""
-        key = (kind, context >> 8)
+        key = (kind, (context - 1) >> 8)  # no two classes share one
         if key not in self._cache:
             if len(self._cache) > 64:
                 self._cache.clear()
@@ -58,7 +59,7 @@ class PriceModel:
         cls = context_class(context)
         if self.table is None or 1 in self._live.get((cls, "chain"), {}):
             return self.verify_ms("chain", context)[1]
-        return self._prior("plain", context)[0] + self._shift(cls)
+        return max(self._prior("plain", context)[0] + self._shift(cls), _LEAST)
 
     def observe(self, kind: str, context: int, rows: int, ms: float) -> None:
         """Take in what verifying `rows` rows took."""
@@ -132,7 +133,7 @@ class PriceModel:
     def _curve(self, kind: str, context: int) -> list[float]:
         cls = context_class(context)
         shift, counts = self._shift(cls), self._live.get((cls, kind), {})
-        prices, highest = [], 1e-3
+        prices, highest = [], _LEAST
         for rows, prior in enumerate(self._prior(kind, context)):
             ms = prior + shift
             if rows in counts:

@@ -10,6 +10,7 @@ plain step, `spec` a drafted round per token, `prime` the draft head per row it 
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ PACKAGED = Path(__file__).parent / "tables"
 _SCALARS = ("plain", "spec", "prime")
 _TOP = ("draft", "step_ms", "measured")
 _MAX_MS = 10_000.0
+_NUMBER = re.compile("0|[1-9][0-9]{0,8}")  # a row count or context length as a key
 _HINT = "see benchmarks/README.md for the format; tools.measure.verify_curve writes such a file"
 
 
@@ -79,6 +81,29 @@ class PriceTable:
         return float(_between(tuple(by_context), list(by_context.values()), context))
 
 
+# Accepted tokens of a full block before anything is known of a text, by the head's rows: the
+# priors of the TandemLLM project's length router.
+_ACCEPTED = {"wide": (3.6, 16), "narrow": (3.2, 8)}
+_USUAL_CONTEXT = 1024
+
+
+def preferred_head(table: PriceTable | None) -> str:
+    """Which block drafter is worth more at these prices, "wide" (16 rows) or "narrow" (8).
+
+    (accepted + 1) / (verify of its block + draft), with acceptances that hold before any text was
+    seen. Where sixteen rows cost as much as eight it is the wide one, as without a table.
+    """
+    if table is None:
+        return "wide"
+
+    def value(head: str) -> float:
+        accepted, rows = _ACCEPTED[head]
+        verify = float(table.verify_ms("tree", _USUAL_CONTEXT)[rows])
+        return (accepted + 1.0) / (verify + (table.draft_ms(head, _USUAL_CONTEXT) or 0.0))
+
+    return max(_ACCEPTED, key=value)
+
+
 def _between(contexts: tuple[int, ...], values: list, context: int):
     """Value at `context` of a curve given at ascending `contexts`."""
     if context <= contexts[0] or len(contexts) == 1:
@@ -113,7 +138,7 @@ def read_prices(raw: object, name: str = "prices") -> PriceTable:
     place = f"price file {name}"
     if not isinstance(raw, dict):
         raise ConfigError(f"{place}: must hold one JSON object", hint=_HINT)
-    unknown = [key for key in raw if key not in _TOP and not str(key).isdecimal()]
+    unknown = [key for key in raw if key not in _TOP and not _NUMBER.fullmatch(key)]
     if unknown:
         raise ConfigError(f"{place}: unknown key {unknown[0]!r}", hint=_HINT)
     step = raw.get("step_ms")
@@ -121,7 +146,7 @@ def read_prices(raw: object, name: str = "prices") -> PriceTable:
         step = _ms(step, f"{place}: step_ms", least=0.0)
     if not isinstance(raw.get("measured", ""), str):
         raise ConfigError(f"{place}: measured must be a text", hint=_HINT)
-    contexts = sorted(int(key) for key in raw if str(key).isdecimal())
+    contexts = sorted(int(key) for key in raw if key not in _TOP)
     if not contexts:
         raise ConfigError(f"{place}: has no context length", hint=_HINT)
     if contexts[0] < 1:
@@ -171,7 +196,7 @@ def _by_number(raw: object, place: str) -> dict[int, float]:
     """{row count or context length: ms}, ascending."""
     if not isinstance(raw, dict) or not raw:
         raise ConfigError(f"{place} must be an object of numbers", hint=_HINT)
-    bad = [key for key in raw if not str(key).isdecimal() or int(key) < 1]
+    bad = [key for key in raw if not _NUMBER.fullmatch(key) or int(key) < 1]
     if bad:
         raise ConfigError(f"{place}: the key {bad[0]!r} is no positive number", hint=_HINT)
     return {int(key): _ms(raw[key], f"{place}: {key}") for key in sorted(raw, key=int)}

@@ -30,8 +30,8 @@ class StairOptions:
 
 
 class StairCut(PricedPolicy):
-    """Asks the lookup always and the wide head unless a copy runs, cuts four candidates, takes the
-    best in expected tokens a millisecond.
+    """Asks the lookup always and the block drafter unless a copy runs, cuts four candidates, and
+    takes the best in expected tokens a millisecond.
 
     Candidates: the head's tree, its greedy chain, the lookup's tree, the union of both trees; the
     first of equals wins. Nodes are valued at score times calibration; where the lookup has a
@@ -46,10 +46,10 @@ class StairCut(PricedPolicy):
     """
 
     name = "staircut"
-    heads = ("wide",)
+    heads = ("wide", "narrow")
 
     def __init__(self, setup: PolicySetup, options: StairOptions | None = None) -> None:
-        super().__init__(setup, "wide")
+        super().__init__(setup, setup.head)
         self.options = options or StairOptions()
         self._full_run = 0  # rounds in a row that committed their whole width
 
@@ -99,7 +99,7 @@ class StairCut(PricedPolicy):
         return (self.calibration.head_accepted.value + 1.0) / ms
 
     def _ask_head(self, given: RoundInput, now: Round) -> None:
-        lattice = given.wide()
+        lattice = given.wide() if self._setup.head == "wide" else given.narrow()
         now.asked = lattice is not None
         if lattice is not None and lattice.is_finite:
             room = min(given.max_nodes, MAX_NODES)
@@ -121,7 +121,7 @@ class StairCut(PricedPolicy):
             cut = self._cut(tree, now, ms, given)
             if cut is not None and (best is None or cut.step.value > best.step.value):
                 best, label = cut, name
-        head, plain = "wide" if now.asked else "", 1.0 / (now.plain_ms + other_ms)
+        head, plain = self._setup.head if now.asked else "", 1.0 / (now.plain_ms + other_ms)
         if best is None or best.step.value <= plain:
             return Decision(None, "plain", head, plain)
         return Decision(best.tree, label, head, best.step.value)

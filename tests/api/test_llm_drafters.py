@@ -69,7 +69,7 @@ def test_progress_names_the_drafter(open_llm, drafter):
 
 
 def test_a_shipped_target_takes_its_shipped_drafter(open_llm, directory, drafter, monkeypatch):
-    monkeypatch.setattr(loading_drafter, "default_drafter", lambda target: drafter)
+    monkeypatch.setattr(loading_drafter, "default_drafter", lambda target, block: drafter)
     assert open_llm().draft_model == "random-b8"
     assert open_llm(drafter="lookup").draft_model is None
 

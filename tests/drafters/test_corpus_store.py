@@ -1,6 +1,7 @@
 """The corpus against a brute-force search, how it is built, and what is refused."""
 
 import json
+import random
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from tandem_jax.text import Tokenizer
 from tools.build_corpus import build, suffix_array
 
 SHA = "cd" * 32
-DOCUMENTS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=30), min_size=1, max_size=4)
+DOCUMENTS = st.lists(st.lists(st.integers(0, 2), max_size=30), max_size=4)
 
 
 def write(folder, documents, sha=SHA):
@@ -72,6 +73,8 @@ DAMAGE = {
     "is no corpus: meta.json": lambda f: (f / "meta.json").unlink(),
     "meta.json: Expecting": lambda f: (f / "meta.json").write_text("{"),
     "exactly": lambda f: rewrite(f, speed=3),
+    "must have exactly .'doc_sep', 'max_order', 'tokenizer'.": lambda f: rewrite(f, "doc_sep"),
+    "in meta.json": lambda f: (f / "meta.json").write_text("[1]"),
     "sorted by 4 tokens": lambda f: rewrite(f, max_order=4),
     "no doc_sep": lambda f: rewrite(f, doc_sep="x"),
     "tokens.npy is damaged": lambda f: truncate(f / "tokens.npy"),
@@ -80,11 +83,22 @@ DAMAGE = {
     "sa.npy is int32": lambda f: np.save(f / "sa.npy", np.zeros((2, 2), np.int32)),
     "more suffixes than tokens": lambda f: np.save(f / "sa.npy", np.zeros(99, np.int32)),
     "suffixes outside": lambda f: np.save(f / "sa.npy", np.full(3, 77, np.int32)),
+    "suffixes outside its text": lambda f: np.save(f / "sa.npy", np.array([0, -1, 1], np.int32)),
+    "c/sa.npy is damaged": lambda f: archive(f / "sa.npy"),
+    "c/tokens.npy is damaged": lambda f: (f / "tokens.npy").unlink(),
+    "c/sa.npy is int16": lambda f: np.save(f / "sa.npy", np.zeros(3, np.int16)),
 }
 
 
-def rewrite(folder, **changes):
+def archive(path):
+    """An .npz under the name of an .npy: numpy would read it as something else."""
+    with path.open("wb") as file:
+        np.savez(file, a=np.zeros(3, np.int32))
+
+
+def rewrite(folder, *without, **changes):
     meta = json.loads((folder / "meta.json").read_text())
+    meta = {key: value for key, value in meta.items() if key not in without}
     (folder / "meta.json").write_text(json.dumps(meta | changes))
 
 
@@ -102,6 +116,33 @@ def test_damage_is_named(tmp_path, message):
     assert "build_corpus" in caught.value.hint
 
 
+def test_a_damaged_header_is_a_refusal_or_harmless(tmp_path):
+    """numpy reads the header as a Python literal: a flipped byte raises all sorts of errors."""
+    folder = write(tmp_path / "c", [[1, 2, 3, 4]])
+    whole, rng, refused = (folder / "tokens.npy").read_bytes(), random.Random(0), 0
+    for cut in range(128):
+        (folder / "tokens.npy").write_bytes(whole[:cut])
+        with pytest.raises(ConfigError, match="is damaged"):
+            CorpusStore(folder, SHA)
+    for _ in range(500):
+        damaged = bytearray(whole)
+        damaged[rng.randrange(128)] = rng.randrange(256)
+        (folder / "tokens.npy").write_bytes(damaged)
+        try:
+            CorpusStore(folder, SHA)
+        except ConfigError:
+            refused += 1
+    assert refused > 250
+
+
+def test_long_suffix_arrays_and_none_at_all(tmp_path):
+    folder = write(tmp_path / "c", [[1, 2, 3, 1, 2, 4]])
+    np.save(folder / "sa.npy", np.load(folder / "sa.npy").astype(np.int64))
+    assert CorpusStore(folder, SHA).continuations([1, 2], 2, 2) == (2, [(3, 1), (4,)])
+    empty = CorpusStore(write(tmp_path / "empty", []), SHA)
+    assert (len(empty), empty.continuations([1, 2], 1, 2)) == (0, (0, []))
+
+
 def test_a_corpus_of_texts_lines_and_tokens(tmp_path):
     tokenizer = Tokenizer.from_directory(shipped_path("nano"))
     (tmp_path / "a.txt").write_text("The sea was calm and the sky was clear that day.")
@@ -110,14 +151,45 @@ def test_a_corpus_of_texts_lines_and_tokens(tmp_path):
     paths = [tmp_path / name for name in ("a.txt", "b.jsonl", "c.npy")]
     n = build(paths, "nano", tmp_path / "out")
     store = CorpusStore(tmp_path / "out", tokenizer.fingerprint)
-    sizes = [len(tokenizer.encode(paths[0].read_text())), 20]
-    assert len(store) == n >= sum(sizes) + 3
+    code = tokenizer.encode("def add(a, b):\n    return a + b\n")
+    sizes = [len(tokenizer.encode(paths[0].read_text())), len(code), 20]
+    assert len(store) == n == sum(sizes) + 3  # and a separator behind each
+    assert store.continuations(code[:3], 3, 99)[1] == [tuple(code[3:])]
     assert store.continuations(list(range(52, 60)), 8, 4) == (8, [(60, 61, 62, 63)])
     ids = tokenizer.encode("The sea was calm and the sky was clear that day.")
     assert store.continuations(ids[:-2], 2, 9)[1] == [tuple(ids[-2:])]
-    (tmp_path / "d.jsonl").write_text('{"content": "x"}')
-    with pytest.raises(ValueError, match=r"d\.jsonl:1 has no text"):
+
+
+@pytest.mark.parametrize("line", ['{"content": "x"}', '{"text": 3}', '"text"', "null"])
+def test_a_line_without_a_text_is_named(tmp_path, line):
+    (tmp_path / "d.jsonl").write_text('{"text": "one"}\n' + line + "\n")
+    with pytest.raises(ValueError, match=r"d\.jsonl:2 has no text"):
         build([tmp_path / "d.jsonl"], "nano", tmp_path / "bad")
+    assert not (tmp_path / "bad").exists()
+
+
+def test_only_a_newline_ends_a_json_line(tmp_path):
+    """JSON may hold these characters unescaped; Python would split text there."""
+    tokenizer = Tokenizer.from_directory(shipped_path("nano"))
+    texts = ["one\u2028two\x85three", "four"]
+    lines = [json.dumps({"text": text}, ensure_ascii=False) for text in texts]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    build([tmp_path / "a.jsonl"], "nano", tmp_path / "out")
+    wanted = [token for text in texts for token in [*tokenizer.encode(text), DOC_SEP]]
+    assert np.load(tmp_path / "out" / "tokens.npy").tolist() == wanted
+
+
+def test_ids_are_taken_as_they_are_but_must_be_ids(tmp_path):
+    size = Tokenizer.from_directory(shipped_path("nano")).vocab_size
+    path = tmp_path / "a.npy"
+    np.save(path, np.array([3, size - 1, DOC_SEP, 4], np.int64))
+    assert build([path], "nano", tmp_path / "out") == 5
+    tokens = np.load(tmp_path / "out" / "tokens.npy")
+    assert (tokens.dtype, tokens.tolist()) == (np.int32, [3, size - 1, DOC_SEP, 4, DOC_SEP])
+    for wrong in ([-1, 2], [size], [1 << 32], [1.0, 2.0]):
+        np.save(path, np.array(wrong))
+        with pytest.raises(ValueError, match=r"a\.npy holds other things than ids"):
+            build([path], "nano", tmp_path / "bad")
 
 
 def test_the_tiny_models_vocabulary_fits_below_the_separator():

@@ -1,8 +1,13 @@
 """Three sources of copies: who votes, with what weight, and what the policies are told."""
 
+import json
+
+import numpy as np
 import pytest
 
+from tandem_jax.drafters.corpus import CorpusStore
 from tandem_jax.drafters.lookup import LookupDrafter, Match
+from tandem_jax.drafters.suffix_store import SuffixStore
 
 
 class Shelf:
@@ -47,11 +52,61 @@ def test_the_request_alone():
 
 def test_the_store_alone_where_its_match_is_longer():
     """The request knows the last three tokens only: it does not vote."""
-    drafter = lookup([6, 7, 8, 99, 98, *GRAM], Shelf(8, [(40, 41)]))
+    shelf = Shelf(8, [(40, 41)])
+    drafter = lookup([6, 7, 8, 99, 98, *GRAM], shelf)
     tree = drafter.propose(8, 9, 9)
+    assert shelf.asked == [(GRAM, 8, 9)]
     assert drafter.match == Match("corpus", 8, 3)
     assert tree.tokens.tolist() == [8, 40, 41]
     assert tree.scores.tolist() == pytest.approx([1, 0.5 / 1.1, (0.5 / 1.1) ** 2])
+
+
+def test_shorter_matches_in_stored_text_do_not_count():
+    drafter = lookup([6, 7, 8, 99, 98, *GRAM], Shelf(7, [(40, 41)]))
+    assert drafter.propose(8, 1, 9).tokens.tolist() == [8, 99]
+    assert drafter.match == Match("local", 3, 3)
+    nothing = lookup(GRAM, Shelf(7, [(40, 41)]))
+    assert (nothing.propose(8, 9, 9), nothing.match) == (None, None)
+
+
+@pytest.mark.parametrize("order", range(2, 12))
+def test_the_order_is_the_length_of_the_copy_up_to_eight(order):
+    copied = list(range(50, 50 + order))
+    drafter = lookup([*copied, 1, 2, *copied])
+    tree = drafter.propose(copied[-1], 2, 2)
+    known = min(order, 8)
+    assert drafter.match == Match("local", known, known)
+    assert tree.tokens.tolist() == [copied[-1], 1, 2]
+
+
+@pytest.fixture
+def real_stores(tmp_path):
+    """A corpus that says 30 behind the eight tokens, and a suffix store that says 40, twice."""
+    sha = "ab" * 32
+    tokens = np.array([*GRAM, 30, 31, 1 << 30], np.int32)
+    np.save(tmp_path / "tokens.npy", tokens)
+    np.save(tmp_path / "sa.npy", np.arange(10, dtype=np.int32))
+    meta = {"max_order": 8, "doc_sep": 1 << 30, "tokenizer": sha}
+    (tmp_path / "meta.json").write_text(json.dumps(meta))
+    store = SuffixStore(tmp_path / "store", sha)
+    for last in (41, 42):
+        store.append([*GRAM, 40, last])
+    yield CorpusStore(tmp_path, sha), store
+    store.close()
+
+
+def test_request_corpus_and_suffix_store_vote_together(real_stores):
+    drafter = lookup([*GRAM, 20, 21, *GRAM], *real_stores)
+    tree = drafter.propose(8, 3, 1)
+    assert drafter.match == Match("both", 8, 8)
+    assert tree.tokens.tolist() == [8, 20, 40, 30]
+    assert tree.scores.tolist() == pytest.approx([1, 1 / 3.1, 1 / 3.1, 0.5 / 3.1])
+    alone = lookup(GRAM, *real_stores)
+    tree = alone.propose_tree(8, 4, 2, lambda match: 0.8)
+    assert alone.match == Match("corpus", 8, 0)
+    assert tree.tokens.tolist() == [8, 40, 42, 41, 30]
+    two, one = 0.8 * 2 / 3, 0.8 / 3
+    assert tree.scores.tolist() == pytest.approx([1, two, 0.8 * two / 2, 0.8 * two / 2, one])
 
 
 def test_the_heaviest_line_is_known_after_a_decline_too():
@@ -86,6 +141,7 @@ def test_a_copy_rate_takes_the_place_of_the_decay():
 
 
 LONG = list(range(100, 140))
+COPIES = [[*GRAM, *range(start, start + 20)] for start in (200, 300, 400)]
 
 
 def test_a_deep_line_is_one_long_clear_copy():
@@ -101,7 +157,8 @@ def test_a_deep_line_is_one_long_clear_copy():
     [
         ([*GRAM[1:], *LONG, 77, *GRAM[1:]], ()),  # a match of seven
         ([*GRAM, *LONG[:14], 999], ()),  # no match
-        (([*GRAM, *LONG[:20], 55] + [*GRAM, *LONG[20:], 66] + [*GRAM, 7] * 2 + GRAM), ()),  # share
+        (COPIES[0] + COPIES[1] + COPIES[2] + GRAM, ()),  # a third of the vote
+        (COPIES[0] + GRAM, (Shelf(8, [(7,), (9,), (11,)]),)),  # 1 of 2.5 votes
         ([6, 7, 8, *LONG, 98, *GRAM], (Shelf(8, [tuple(LONG)]),)),  # only the store matches
     ],
 )
@@ -109,12 +166,18 @@ def test_no_deep_line_without_one(text, stores):
     assert lookup(text, *stores).deep_line(text[-1], 31) is None
 
 
+def test_half_of_the_vote_is_enough_for_a_deep_line():
+    text = COPIES[0] + COPIES[1] + GRAM
+    assert lookup(text).deep_line(8, 18).tokens.tolist() == [8, *range(300, 318)]  # the newest
+    two = Shelf(8, [(7,), (9,)])
+    assert lookup(COPIES[0] + GRAM, two).deep_line(8, 18).tokens.tolist() == [8, *range(200, 218)]
+
+
 def test_a_line_shorter_than_sixteen_is_not_deep():
-    text = [*GRAM, *LONG[:15]]
-    drafter = lookup([*text, *GRAM])
-    # What follows runs into the second copy: long enough. Cut to fifteen it is not.
-    assert drafter.deep_line(8, 31) is not None
+    drafter = lookup([*GRAM, *LONG[:8], *GRAM])  # sixteen tokens follow, the last eight a copy
+    assert drafter.deep_line(8, 31).tokens.tolist() == [8, *LONG[:8], *GRAM]
     assert drafter.deep_line(8, 15) is None
+    assert lookup([*GRAM, *LONG[:7], *GRAM]).deep_line(8, 31) is None
 
 
 def test_every_committed_token_is_indexed():

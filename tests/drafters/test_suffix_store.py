@@ -1,5 +1,6 @@
 """The store survives a crash at every byte: at most the unfinished record is lost."""
 
+import os
 import random
 import signal
 import subprocess
@@ -118,6 +119,27 @@ def test_a_flipped_byte_ends_the_store_there(whole, tmp_path):
     assert (tmp_path / "store.cut").read_bytes() == bytes(damaged[ends[9] :])  # nothing is lost
 
 
+def test_any_flipped_byte_costs_no_earlier_record(tmp_path):
+    path, texts = tmp_path / "store", some_texts(5, 6, seed=3)
+    ends = write(path, texts)
+    whole = path.read_bytes()
+    for place in range(HEADER, len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        assert texts_of(path) == texts[: survivors(ends, place)], place
+
+
+def test_what_was_kept_before_stays_kept(whole, tmp_path):
+    raw, _, ends = whole
+    path = tmp_path / "store"
+    for cut in (ends[4] + 11, ends[2] + 5):
+        path.write_bytes(raw[:cut])
+        texts_of(path)
+    kept = raw[ends[4] : ends[4] + 11] + raw[ends[2] : ends[2] + 5]
+    assert (tmp_path / "store.cut").read_bytes() == kept
+
+
 def test_reading_changes_nothing(whole, tmp_path):
     raw, texts, ends = whole
     path = tmp_path / "store"
@@ -128,6 +150,9 @@ def test_reading_changes_nothing(whole, tmp_path):
     store.close()
     assert path.read_bytes() == raw[: ends[4] + 11]
     assert not (tmp_path / "store.cut").exists()
+    path.write_bytes(raw[: HEADER - 5])
+    assert texts_of(path, read_only=True) == []
+    assert path.read_bytes() == raw[: HEADER - 5]
 
 
 @pytest.mark.parametrize(
@@ -176,6 +201,65 @@ def test_the_older_half_goes_when_it_is_full(tmp_path):
     assert texts_of(path) == [*kept, [9] * 3]
 
 
+def test_a_text_longer_than_the_store_is_kept_alone(tmp_path):
+    path = tmp_path / "store"
+    store = SuffixStore(path, SHA, max_tokens=50)
+    for text in ([1] * 20, [2] * 80):
+        store.append(text)
+    assert store.continuations([2] * 8, 8, 1)[0] == 8
+    store.append([3] * 9)
+    store.close()
+    assert texts_of(path) == [[3] * 9]
+
+
+def test_texts_are_found_after_they_were_sorted_in(tmp_path):
+    store = SuffixStore(tmp_path / "store", SHA)
+    for n in range(8):
+        store.append(range(10_000 * n, 10_000 * (n + 1)))
+    assert len(store) == 80_000
+    assert store._index.n_recent < 65_536
+    for start in (0, 30_000, 69_000, 79_990):
+        assert store.continuations(range(start, start + 8), 8, 1) == (8, [(start + 8,)])
+    store.close()
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_full_disk_leaves_no_piece_in_the_middle(tmp_path, monkeypatch, dropped):
+    path = tmp_path / "store"
+    store = SuffixStore(path, SHA, max_tokens=30)
+    for n in range(1, 5 if dropped else 3):
+        store.append([n] * 10)
+    kept = [record.tolist() for record in store._records]
+    assert kept == ([[4] * 10] if dropped else [[1] * 10, [2] * 10])
+    write_all = os.write
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda fd, data: write_all(fd, data[:11]))
+        with pytest.raises(OSError, match="wrote 11 of 28 bytes"):
+            store.append([9] * 5)
+    store.append([6] * 3)
+    store.close()
+    assert texts_of(path) == [*kept, [6] * 3]
+    assert not (tmp_path / "store.cut").exists()
+
+
+def test_a_full_disk_never_halves_the_store(tmp_path, monkeypatch):
+    path = tmp_path / "store"
+    store = SuffixStore(path, SHA, max_tokens=30)
+    texts = [[n] * 10 for n in range(1, 5)]
+    for text in texts[:3]:
+        store.append(text)
+    write_all = os.write
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda fd, data: write_all(fd, data[:60]))
+        with pytest.raises(OSError, match="no room to drop its older half"):
+            store.append(texts[3])
+    assert [file.name for file in tmp_path.iterdir()] == ["store"]
+    assert texts_of(path, read_only=True) == texts
+    store.append([5] * 2)  # the next one drops it
+    store.close()
+    assert texts_of(path) == [texts[3], [5] * 2]
+
+
 def test_parsing_stops_at_the_first_record_that_is_not_whole(whole):
     raw, texts, ends = whole
     records, end = parse_records(raw)
@@ -186,18 +270,19 @@ def test_parsing_stops_at_the_first_record_that_is_not_whole(whole):
 WRITER = """
 import sys
 from tandem_jax.drafters.suffix_store import SuffixStore
-store = SuffixStore(sys.argv[1], sys.argv[2])
+store = SuffixStore(sys.argv[1], sys.argv[2], max_tokens=int(sys.argv[3]))
 for n in range(1, 100000):
     store.append([n] * (1 + 37 * n % 500))
     print(n, flush=True)
 """
 
 
-def test_kill_9_while_appending(tmp_path):
+@pytest.mark.parametrize("max_tokens", [1 << 30, 2000])
+def test_kill_9_while_appending(tmp_path, root, max_tokens):
+    """Every text that was said to be stored is there, but for a full store's older ones."""
     path = tmp_path / "store"
-    child = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path), SHA], stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", WRITER, str(path), SHA, str(max_tokens)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root)
     with child.stdout as out:
         for _ in range(200):
             out.readline()
@@ -205,5 +290,8 @@ def test_kill_9_while_appending(tmp_path):
         done = 200 + len(out.read().split())
     child.wait()
     records = texts_of(path)
-    assert len(records) >= done
-    assert records == [[n] * (1 + 37 * n % 500) for n in range(1, len(records) + 1)]
+    first, last = records[0][0], records[-1][0]
+    assert last >= done
+    assert first == 1 or max_tokens == 2000
+    assert sum(map(len, records)) >= min(500, max_tokens)
+    assert records == [[n] * (1 + 37 * n % 500) for n in range(first, last + 1)]

@@ -103,7 +103,9 @@ def measure_draft(llm: LLM, context: int, repeats: int, tick) -> float:
 
 def open_llm(model: str, contexts: list[int], dtype: str, **options) -> LLM:
     """An engine that holds the longest context and a round behind it."""
-    return LLM(model, max_context=max(contexts) + MAX_ROWS, dtype=dtype, **options)
+    # Buckets compile on first use, which the warm-up rounds take in.
+    size = max(contexts) + MAX_ROWS
+    return LLM(model, max_context=size, dtype=dtype, warmup=False, **options)
 
 
 def measure(model: str, contexts: list[int], rows: tuple[int, ...], heads: dict[str, dict], *,

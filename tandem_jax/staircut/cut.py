@@ -79,7 +79,8 @@ def staircut(
     """
     nodes = tree.lists() if isinstance(tree, DraftTree) else tree
     order, counts = admission(nodes, max_nodes)
-    ends = [n for n in counts if n in snap or n == len(order)]
+    wanted = {*snap, len(order)}
+    ends = [n for n in counts if n in wanted]
     best: Step | None = None
     for step in _steps(order, ends, q, costs, snap):
         if best is None or step.value > best.value:
@@ -111,17 +112,22 @@ def admission(nodes: NodeLists, max_nodes: int) -> tuple[list[int], list[int]]:
     counts: list[int] = []
     # `reverse` keeps equals in their order.
     for node in sorted(range(1, len(parents)), key=scores.__getitem__, reverse=True):
+        if kept[node]:
+            continue
         if len(order) >= max_nodes:
             break
+        if kept[parents[node]]:  # nearly always: scores seldom rise along a path
+            kept[node] = True
+            order.append(node)
+            counts.append(len(order))
+            continue
         group = []
         while not kept[node]:
-            kept[node] = True
             group.append(node)
             node = parents[node]
-        if len(order) + len(group) > max_nodes:
-            for passed_over in group:
-                kept[passed_over] = False
-        elif group:
+        if len(order) + len(group) <= max_nodes:
+            for member in group:
+                kept[member] = True
             order += group
             counts.append(len(order))
     return order, counts

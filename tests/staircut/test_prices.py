@@ -9,7 +9,7 @@ from tandem_jax.errors import ConfigError
 from tandem_jax.staircut.cut import SNAP
 from tandem_jax.staircut.policy import setup_on
 from tandem_jax.staircut.price_model import PriceModel
-from tandem_jax.staircut.prices import PACKAGED, load_prices, read_prices
+from tandem_jax.staircut.prices import PACKAGED, load_prices, preferred_head, read_prices
 
 TREE = {"2": 10.0, "8": 16.0, "16": 20.0}
 
@@ -142,3 +142,26 @@ def test_cuts_end_where_a_price_was_measured_or_a_bucket_is_full():
     assert setup.snap == (1, 7, 15, 23, 31)
     assert setup_on(None, PriceModel(None)).snap == SNAP
     assert np.isclose(setup.prices.verify_ms("tree", 1024)[8], 16.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "head"), [("gb10", "wide"), ("mini.cpu", "narrow"), ("mini.nvidia-h200", "narrow")]
+)
+def test_which_block_the_packaged_prices_favour(name, head):
+    assert preferred_head(load_prices(name)) == head
+
+
+def test_a_block_is_worth_its_rows_and_its_draft():
+    def head(sixteen, narrow=5.0, wide=5.0):
+        draft = {"wide": {"1024": wide}, "narrow": {"1024": narrow}}
+        return preferred_head(
+            read_prices({"1024": {"tree": {"8": 50.0, "16": sixteen}}, "draft": draft})
+        )
+
+    assert head(50.0) == "wide"
+    # 4.2 tokens in 55 ms against 4.6: the wide one may cost 60.2 ms in all.
+    assert head(55.2) == "wide"
+    assert head(55.3) == "narrow"
+    assert head(50.0, wide=11.0) == "narrow"
+    assert preferred_head(None) == "wide"
+    assert preferred_head(table()) == "narrow"  # 4.2 tokens in 16 ms against 4.6 in 20

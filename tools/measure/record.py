@@ -14,6 +14,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from rich.console import Console
 from rich.progress import track
 
 from tandem_jax.drafters import HeadDraft, Lattice
@@ -69,7 +70,9 @@ def save_records(path: Path, records: list[Record]) -> None:
             if getattr(record, name) is not None:
                 arrays[f"{at}.{name}.0"], arrays[f"{at}.{name}.1"] = getattr(record, name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(path, **arrays)
+    draft = path.with_name(f".{path.stem}.npz")  # a run that is stopped leaves no half of a file
+    np.savez(draft, **arrays)
+    draft.replace(path)
 
 
 def read_records(path: Path) -> list[Record]:
@@ -148,6 +151,20 @@ class Recorder:
         return Record(np.array(row.prompt, np.int32), np.array(row.reference, np.int32), **heads)
 
 
+def record_all(target: Path, drafters: list[Path], out: Path, *, sets: Path, dtype: str = "auto",
+               reference: str = "greedy", cut_loops: bool = False,
+               limit: int | None = None) -> None:
+    """Record every workload into a folder; one that is there already is left as it is."""
+    read = load_target(target)
+    recorder = Recorder(read, load_drafters(drafters, read), compute_dtype(dtype))
+    workloads = read_workloads(sets, limit)
+    for name in track(workloads, "recording", console=Console(stderr=True)):
+        path = out / f"{name}.npz"
+        if not path.is_file():
+            found = rows_of({name: workloads[name]}, reference, cut_loops)
+            save_records(path, recorder.batch([row for _, row in found]))
+
+
 def main() -> None:
     """Record every workload into a folder."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -161,12 +178,8 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="items of a workload")
     parser.add_argument("--dtype", choices=DTYPES, default="auto")
     args = parser.parse_args()
-    target = load_target(args.target)
-    recorder = Recorder(target, load_drafters(args.drafters, target), compute_dtype(args.dtype))
-    workloads = read_workloads(args.sets, args.limit)
-    for name in track(workloads, "recording"):
-        rows = [row for _, row in rows_of({name: workloads[name]}, args.reference, args.cut_loops)]
-        save_records(args.out / f"{name}.npz", recorder.batch(rows))
+    record_all(args.target, args.drafters, args.out, sets=args.sets, dtype=args.dtype,
+               reference=args.reference, cut_loops=args.cut_loops, limit=args.limit)
 
 
 if __name__ == "__main__":

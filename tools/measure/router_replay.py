@@ -1,12 +1,16 @@
 """Exact replay of every policy on recorded heads: tokens a second of simulated time.
 
-    python -m tools.measure.router_replay --prices gb10 --records FOLDER --json
-Prices are a packaged table's name or a JSON file of tools.measure.verify_curve; records come from
-tools.measure.record. Prints a table; with --json the last line is one JSON object with mean_tok_s
-{policy: x} and staircut_wins {policy: of the workloads}.
+    python -m tools.measure.router_replay --prices gb10 --json
+StairCut drafts with the head that the prices favour. Prices are a packaged table's name or a JSON
+file of tools.measure.verify_curve; records come from tools.measure.record; without --records those
+of the shipped models are used, and made once if need be (minutes on a CPU, 0.4 GB in the cache
+folder). Prints a table; with
+--json the last line is one JSON object with mean_tok_s {policy: x} and staircut_wins {policy: of
+the workloads}.
 """
 
 import argparse
+import hashlib
 import json
 from pathlib import Path
 
@@ -15,14 +19,18 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from tandem_jax.env import cache_dir
+from tandem_jax.loading import shipped_path
 from tandem_jax.staircut.copy_rate import PACKAGED_PRIOR, load_prior
 from tandem_jax.staircut.policy import POLICIES, Policy, PolicySetup, make_policy, setup_on
 from tandem_jax.staircut.price_model import PriceModel
-from tandem_jax.staircut.prices import PriceTable, load_prices
+from tandem_jax.staircut.prices import PriceTable, load_prices, preferred_head
 from tools.measure.acceptance import ORDER
 from tools.measure.common import envelope, write_result
-from tools.measure.record import Record, read_records
+from tools.measure.record import Record, read_records, record_all
 from tools.measure.replay import Priced, Replayed, replay
+
+SHIPPED = ("mini", "mini-b16", "mini-b8")
 
 
 def setup_of(table: PriceTable, prior: Path | None) -> PolicySetup:
@@ -91,20 +99,36 @@ def table_of(figures: dict, title: str) -> Table:
     return table
 
 
+def own_records(sets: Path) -> Path:
+    """The folder of the shipped models' records; what is missing of them is made, with a line."""
+    mini, *drafters = (shipped_path(name) for name in SHIPPED)
+    told = hashlib.sha256()
+    for path in [*sorted(sets.glob("workloads/*.jsonl")), *(p / "model.safetensors" for p in
+                                                            (mini, *drafters))]:
+        told.update(path.read_bytes())
+    folder = cache_dir() / "records" / told.hexdigest()[:16]
+    if len(list(folder.glob("[!.]*.npz"))) < len(list(sets.glob("workloads/*.jsonl"))):
+        Console(stderr=True).print(f"no records yet: making them in {folder}, once")
+        record_all(mini, drafters, folder, sets=sets)
+    return folder
+
+
 def read_folder(folder: Path, limit: int | None) -> dict[str, list[Record]]:
     """Return {workload: records}, in the order of the tables. Raises SystemExit without any."""
     paths = {path.stem: path for path in folder.glob("*.npz")}
     if not paths:
         raise SystemExit(f"no records in {folder}: run tools.measure.record first")
     names = [name for name in ORDER if name in paths] + sorted(set(paths) - set(ORDER))
-    return {name: read_records(paths[name])[:limit] for name in track(names, "reading records")}
+    shown = track(names, "reading records", console=Console(stderr=True))
+    return {name: read_records(paths[name])[:limit] for name in shown}
 
 
 def main() -> None:
     """Replay, print the table, write or print the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--prices", required=True, help="packaged table (gb10) or JSON file")
-    parser.add_argument("--records", type=Path, required=True)
+    parser.add_argument("--records", type=Path, help="folder; default: the shipped models' own")
+    parser.add_argument("--sets", type=Path, default=Path("benchmarks/sets"))
     parser.add_argument("--policies", nargs="+", default=list(POLICIES), choices=list(POLICIES))
     parser.add_argument("--prior", type=Path, default=PACKAGED_PRIOR,
                         help="copy-rate counts; default: the shipped ones")
@@ -114,13 +138,15 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
     parser.add_argument("--out", type=Path, help="write the figures here")
     args = parser.parse_args()
-    table, records = load_prices(args.prices), read_folder(args.records, args.limit)
+    table = load_prices(args.prices)
+    records = read_folder(args.records or own_records(args.sets), args.limit)
     found = replay_all(records, args.policies, table, prior=args.prior, context=args.context,
                        fresh=args.fresh)
     figures = summary(found)
     head = envelope("replay of every policy on recorded heads, simulated milliseconds",
                     "tools.measure.router_replay", sum(map(len, records.values())))
     record = head | {"prices": table.name, "prices_measured": table.measured,
+                     "staircut_head": preferred_head(table),
                      "router": "fresh" if args.fresh else "kept",
                      "context": args.context or "true length", **figures}
     Console(stderr=args.json).print(table_of(figures, f"tokens a second, prices {table.name}"))

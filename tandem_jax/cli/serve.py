@@ -23,10 +23,19 @@ from tandem_jax.errors import ConfigError
 
 # By name, because arrows point down: `serving` imports tandem_jax, never the other way round.
 SERVE, SETTINGS = "serving.cli:serve", "serving.settings:Settings"
+WARMUPS = ("full", "lazy")
 EXTRA = {"fastapi", "starlette", "uvicorn", "httptools", "uvloop", "pydantic"}
 
 HostOption = Annotated[str, typer.Option("--host", help="Address to listen on.")]
 PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")]
+WarmupOption = Annotated[
+    str,
+    typer.Option(
+        "--warmup",
+        help="full: compile every bucket before the first request; lazy: only those of plain "
+        "steps, and the others in idle seconds.",
+    ),
+]
 NameOption = Annotated[
     str | None, typer.Option("--served-name", help="Model name in requests; default: its own.")
 ]
@@ -46,9 +55,12 @@ def serve(
     suffix_store_readonly: StoreReadonlyOption = False,
     learned: LearnedOption = None,
     max_context: MaxContextOption = None,
+    warmup: WarmupOption = "full",
     served_name: NameOption = None,
 ) -> None:
     """Serve a model over HTTP in the manner of the OpenAI API."""
+    if warmup not in WARMUPS:
+        raise ConfigError(f"unknown warm-up {warmup!r}", hint=f"choose {' or '.join(WARMUPS)}")
     settings = resolve(SETTINGS)(
         model=model,
         host=host,
@@ -63,6 +75,7 @@ def serve(
         suffix_store_readonly=suffix_store_readonly,
         learned=learned,
         max_context=max_context,
+        warmup=warmup,
         served_name=served_name,
     )
     resolve(SERVE)(settings)

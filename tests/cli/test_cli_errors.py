@@ -45,6 +45,7 @@ def test_errors_known_without_a_model_come_before_it_is_opened(tandem, fake_llm)
     tandem("generate", "-p", "a", "--drafter", "guess")
     tandem("demo", "--max-tokens", "0")
     tandem("chat", "--drafter", "guess")
+    tandem("generate", "-p", "a", "--policy", "fastest")
     assert fake_llm.opened == []
 
 

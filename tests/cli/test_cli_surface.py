@@ -63,6 +63,20 @@ def test_serve_passes_its_options_on(tandem, monkeypatch):
     assert served == [wanted]
 
 
+def test_serve_passes_on_what_the_policy_needs(tandem, monkeypatch):
+    served = []
+    monkeypatch.setattr("serving.cli.serve", served.append)
+    kept = ("--learned", "r.json", "--corpus", "c", "--suffix-store", "s")
+    done = tandem("serve", "--policy", "mtp", "--prices", "gb10", "--warmup", "lazy", *kept)
+    assert (done.exit_code, done.stderr) == (0, "")
+    named = {"policy": "mtp", "prices": "gb10", "warmup": "lazy", "learned": "r.json"}
+    assert served == [Settings(**named, corpus="c", suffix_store="s")]
+    done = tandem("serve", "--warmup", "soon")
+    assert done.exit_code == 2
+    assert "unknown warm-up 'soon'" in done.stderr
+    assert "full or lazy" in done.stderr
+
+
 def test_a_foreign_package_of_the_same_name_is_named(monkeypatch):
     room = ModuleType("serving")
     room.__file__ = "elsewhere/serving.py"

@@ -81,27 +81,30 @@ class PriceTable:
         return float(_between(tuple(by_context), list(by_context.values()), context))
 
 
-# Accepted tokens of a full block before anything is known of a text, by the head's rows: the
-# priors of the TandemLLM project's length router.
-_ACCEPTED = {"wide": (3.6, 16), "narrow": (3.2, 8)}
+# Accepted tokens of so many rows before anything is known of a text: the priors of the TandemLLM
+# project's length router. A wide draft may be cut to eight rows, a narrow one has no more.
+_ACCEPTED = {8: 3.2, 16: 3.6}
+_BLOCK = {"wide": 16, "narrow": 8}
 _USUAL_CONTEXT = 1024
 
 
 def preferred_head(table: PriceTable | None) -> str:
     """Which block drafter is worth more at these prices, "wide" (16 rows) or "narrow" (8).
 
-    (accepted + 1) / (verify of its block + draft), with acceptances that hold before any text was
-    seen. Where sixteen rows cost as much as eight it is the wide one, as without a table.
+    The best (accepted + 1) / (verify of the rows + draft) over the rows that a head can fill, with
+    acceptances that hold before any text was seen. The wide one unless its draft costs enough
+    more; the wide one without a table.
     """
     if table is None:
         return "wide"
+    verify = table.verify_ms("tree", _USUAL_CONTEXT)
 
     def value(head: str) -> float:
-        accepted, rows = _ACCEPTED[head]
-        verify = float(table.verify_ms("tree", _USUAL_CONTEXT)[rows])
-        return (accepted + 1.0) / (verify + (table.draft_ms(head, _USUAL_CONTEXT) or 0.0))
+        draft = table.draft_ms(head, _USUAL_CONTEXT) or 0.0
+        fits = (rows for rows in _ACCEPTED if rows <= _BLOCK[head])
+        return max((_ACCEPTED[rows] + 1.0) / (float(verify[rows]) + draft) for rows in fits)
 
-    return max(_ACCEPTED, key=value)
+    return max(_BLOCK, key=value)
 
 
 def _between(contexts: tuple[int, ...], values: list, context: int):

@@ -321,7 +321,10 @@ class LLM:
     def _remember(self, tokens: list[int]) -> None:
         for store in self._stores:
             if isinstance(store, SuffixStore):
-                store.append(tokens)
+                try:
+                    store.append(tokens)
+                except OSError as error:  # a full disk: the answer is written all the same
+                    log.warning("suffix store %s: not added: %s", store.path.name, error)
 
     def _complete(
         self, ids: Sequence[int], params: SamplingParams | None, trace: bool

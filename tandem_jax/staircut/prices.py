@@ -28,7 +28,7 @@ _SCALARS = ("plain", "spec", "prime")
 _TOP = ("draft", "step_ms", "measured")
 _MAX_MS = 10_000.0
 _NUMBER = re.compile("0|[1-9][0-9]{0,8}")  # a row count or context length as a key
-_HINT = "see benchmarks/README.md for the format; tools.measure.verify_curve writes such a file"
+_HINT = "docs/staircut.md has the format; tools.measure.verify_curve writes such a file"
 
 
 @dataclass(frozen=True)

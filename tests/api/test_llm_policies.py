@@ -165,6 +165,18 @@ def test_the_suffix_store_remembers_requests(llm, open_llm, tmp_path):
         open_llm(suffix_store_readonly=True)
 
 
+def test_a_full_disk_does_not_take_the_answer(llm, open_llm, tmp_path, monkeypatch, caplog):
+    writer = open_llm(suffix_store=tmp_path / "store")
+
+    def full(tokens):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(writer._stores[0], "append", full)
+    assert tokens_of(writer) == tokens_of(llm, drafter="none")
+    assert "suffix store store: not added: no space left on device" in caplog.messages
+    writer.close()
+
+
 def test_buckets_are_compiled_when_there_is_time(open_llm):
     lazy = open_llm(warmup="lazy", row_buckets=(8, 16), node_budget=None)
     assert set(lazy.engine.missing_rows()) == {16}

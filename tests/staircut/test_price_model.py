@@ -57,6 +57,7 @@ def test_other_counts_move_with_the_class():
     assert model.verify_ms("tree", 500)[32] == pytest.approx(25.0)
     assert model.verify_ms("chain", 500)[8] == pytest.approx(13.0)
     assert model.plain_ms(500) == pytest.approx(13.0)
+    assert model.verify_ms("tree", 900)[32] == pytest.approx(25.0)
     # Another context class has learned nothing.
     assert model.verify_ms("tree", 3000)[32] == pytest.approx(22.0)
 
@@ -65,6 +66,27 @@ def test_a_measured_plain_step_is_the_plain_price():
     model = PriceModel(TABLE)
     model.observe("chain", 500, 1, 7.0)
     assert model.plain_ms(500) == pytest.approx(7.0)
+
+
+def test_the_price_of_a_context_does_not_depend_on_what_was_asked_before():
+    model = PriceModel(TABLE)
+    for _ in range(3):
+        model.observe("tree", 1024, 16, 18.0)
+    # The last context of one class and the first of the next one, which has learned nothing.
+    assert model.verify_ms("tree", 1024)[16] == pytest.approx(18.0)
+    assert model.verify_ms("tree", 1025)[16] == pytest.approx(15.0)
+    assert model.verify_ms("tree", 1280)[16] == pytest.approx(15.0)
+    assert model.verify_ms("tree", 1024)[16] == pytest.approx(18.0)
+
+
+def test_a_device_far_faster_than_its_table_has_no_negative_price():
+    model = PriceModel(load_prices("gb10"))
+    for _ in range(20):
+        model.observe("tree", 500, 32, 2.0)  # 86 ms less than the table, more than a plain step
+    assert model.plain_ms(500) == 1e-3
+    assert model.verify_ms("chain", 500)[1] == 1e-3
+    model.observe("chain", 500, 1, 1.5)
+    assert model.plain_ms(500) == pytest.approx(1.5)
 
 
 @given(SAMPLES, st.booleans())
@@ -78,6 +100,7 @@ def test_prices_never_fall_with_rows_and_stay_positive(samples, with_table):
             assert len(prices) == MAX_ROWS + 1
             assert np.diff(prices).min() >= 0
             assert prices[1] > 0
+            assert model.plain_ms(context) > 0
 
 
 def test_one_slow_round_is_bounded_and_fades():
@@ -87,8 +110,34 @@ def test_one_slow_round_is_bounded_and_fades():
     assert slow == pytest.approx(3 * 15.0)
     for _ in range(400):
         model.observe("tree", 500, 8, 11.0)
-    # Never run again at 16, it is back near the table's price.
-    assert model.verify_ms("tree", 500)[16] == pytest.approx(15.0, abs=5.0)
+    # Never run again at 16, it goes back to the table's price.
+    assert model.verify_ms("tree", 500)[16] == pytest.approx(15.0 + 30.0 * 0.995**400, abs=0.1)
+    for _ in range(1000):
+        model.observe("tree", 500, 8, 11.0)
+    assert model.verify_ms("tree", 500)[16] == pytest.approx(15.0, abs=0.1)
+
+
+def test_a_slow_round_of_a_known_count_is_bounded_too():
+    model = PriceModel(TABLE)
+    for _ in range(5):
+        model.observe("tree", 500, 16, 15.0)
+    model.observe("tree", 500, 16, 1e9)
+    assert model.verify_ms("tree", 500)[16] == pytest.approx(15.0 + 0.1 * 30.0)
+    assert model.verify_ms("tree", 500)[32] == pytest.approx(22.0 + 0.1 * 30.0)
+    for _ in range(60):
+        model.observe("tree", 500, 16, 15.0)
+    assert model.verify_ms("tree", 500)[32] == pytest.approx(22.0, abs=0.01)
+
+
+def test_a_count_that_runs_again_is_believed_again():
+    model = PriceModel(TABLE)
+    for _ in range(3):
+        model.observe("tree", 500, 32, 30.0)
+    for _ in range(50):
+        model.observe("tree", 500, 8, 11.0)
+    assert model.verify_ms("tree", 500)[32] < 29.0
+    model.observe("tree", 500, 32, 30.0)
+    assert model.verify_ms("tree", 500)[32] == pytest.approx(30.0)
 
 
 def test_without_a_table_every_count_is_one_ms_until_rounds_price_it(caplog):
@@ -104,7 +153,14 @@ def test_without_a_table_every_count_is_one_ms_until_rounds_price_it(caplog):
     model.observe("tree", 1024, 8, 40.0)
     prices = model.verify_ms("tree", 1024)
     assert prices[8] < prices[32]
+    assert model.verify_ms("tree", 5000) == [1.0] * (MAX_ROWS + 1)  # another class
     assert len(caplog.messages) == 1
+
+
+def test_a_missing_table_that_nobody_looked_for_is_not_told(caplog):
+    assert PriceModel(None).plain_ms(1) == 1.0
+    PriceModel(TABLE, missing="mini.toaster")
+    assert caplog.messages == []
 
 
 def test_buckets_that_are_not_compiled_are_charged():
@@ -113,8 +169,20 @@ def test_buckets_that_are_not_compiled_are_charged():
     prices = model.verify_ms("tree", 500)
     assert prices[16] == pytest.approx(15.0)
     assert prices[17] == pytest.approx(15.0 + 7 / 16 + 5000.0)
+    model.charge({8: 100.0, 16: 1000.0}, (8, 16, 32))
+    prices = model.verify_ms("tree", 500)
+    assert (prices[1], prices[8]) == (pytest.approx(110.0), pytest.approx(111.0))
+    assert (prices[9], prices[16]) == (pytest.approx(1011.5), pytest.approx(1015.0))
+    assert (prices[17], prices[32]) == (pytest.approx(15.0 + 7 / 16), pytest.approx(22.0))
     model.charge({}, (8, 16, 32))
-    assert model.verify_ms("tree", 500)[32] == pytest.approx(22.0)
+    assert model.verify_ms("tree", 500) == PriceModel(TABLE).verify_ms("tree", 500)
+
+
+def test_a_bucket_of_more_rows_than_a_tree_has():
+    model = PriceModel(TABLE)
+    model.charge({64: 7.0}, (16, 64))
+    assert model.verify_ms("chain", 500)[16] == pytest.approx(14.0)
+    assert model.verify_ms("chain", 500)[MAX_ROWS] == pytest.approx(27.0)
 
 
 def test_context_classes():
@@ -127,10 +195,16 @@ def test_what_was_learned_can_be_saved(samples):
     model, other = PriceModel(TABLE), PriceModel(TABLE)
     for sample in samples:
         model.observe(*sample)
+    other.observe("tree", 100, 5, 77.0)  # what is loaded takes the place of it
     other.load_dict(json.loads(json.dumps(model.to_dict())))
-    for kind in KINDS:
-        for context in (100, 1500, 9000):
-            assert other.verify_ms(kind, context) == model.verify_ms(kind, context)
+    for more in ([], [("tree", 100, 16, 19.0), ("chain", 9000, 1, 3.0)]):
+        for sample in more:
+            model.observe(*sample)
+            other.observe(*sample)
+        for kind in KINDS:
+            for context in (100, 1500, 9000):
+                assert other.verify_ms(kind, context) == model.verify_ms(kind, context)
+                assert other.plain_ms(context) == model.plain_ms(context)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +215,19 @@ def test_what_was_learned_can_be_saved(samples):
         {"live": [[1024, "bush", 8, 1.0, 1, 1.0]], "offset": []},
         {"live": [[1024, "tree", 99, 1.0, 1, 1.0]], "offset": []},
         {"live": [[1]], "offset": []},
+        {"live": [[1024, "tree", 0, 1.0, 1, 1.0]], "offset": []},
+        {"live": [[1024, "tree", 8, "slow", 1, 1.0]], "offset": []},
+        {"live": [[1024, "tree", 8, 1.0, 1, 1.0]], "offset": [[1024, None, 1]]},
+        {"live": []},
+        {"live": None, "offset": []},
+        [],
+        None,
     ],
 )
-def test_a_damaged_state_is_an_error(state):
+def test_a_damaged_state_is_an_error_and_changes_nothing(state):
+    model = PriceModel(TABLE)
+    model.observe("tree", 500, 16, 18.0)
+    before = model.to_dict()
     with pytest.raises((KeyError, TypeError, ValueError)):
-        PriceModel(TABLE).load_dict(state)
+        model.load_dict(state)
+    assert model.to_dict() == before

@@ -62,20 +62,26 @@ class NgramIndex:
         Returns its order and the positions that followed it (newest first, at most 24), or
         (0, []).
         """
-        for order, key in reversed(self._suffix_keys()):
-            if order < min_order:
-                break
-            followers = self._recent[order].get(key, [])[::-1]
-            followers += self._sorted_followers(order, key, _PER_GRAM - len(followers))
+        candidates = [found for found in self._suffix_keys() if found[0] >= min_order]
+        # Where a long n-gram came before, its end did: no short match, no match at all.
+        if not candidates or not self._followers(*candidates[0]):
+            return 0, []
+        for order, key in reversed(candidates):
+            followers = self._followers(order, key)
             if followers:
                 return order, followers
         return 0, []
 
+    def _followers(self, order: int, key: int) -> list[int]:
+        """Positions that followed the n-gram of a key, newest first, at most 24."""
+        followers = self._recent[order].get(key, [])[::-1]
+        if len(followers) < _PER_GRAM:
+            followers += self._sorted_followers(order, key, _PER_GRAM - len(followers))
+        return followers
+
     def places(self, gram: Sequence[int]) -> list[int]:
         """Positions that followed an n-gram of an indexed length, newest first, at most 24."""
-        order, key = self._keys(gram)[-1]
-        followers = self._recent[order].get(key, [])[::-1]
-        return followers + self._sorted_followers(order, key, _PER_GRAM - len(followers))
+        return self._followers(*self._keys(gram)[-1])
 
     def _suffix_keys(self) -> list[tuple[int, int]]:
         """Order and key of each indexed n-gram that ends the text, shortest first."""
@@ -94,6 +100,8 @@ class NgramIndex:
             return []
         keys, followers = self._sorted[order]
         wanted = np.uint64(key)
-        start = int(np.searchsorted(keys, wanted, "left"))
-        stop = int(np.searchsorted(keys, wanted, "right"))
+        start = int(keys.searchsorted(wanted))
+        if start == len(keys) or keys[start] != wanted:
+            return []
+        stop = int(keys.searchsorted(wanted, "right"))
         return followers[max(start, stop - limit) : stop][::-1].tolist()

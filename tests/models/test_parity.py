@@ -13,6 +13,7 @@ from tandem_jax.engine.steps import (
     compiled,
     empty_state,
     prefill_step,
+    read_head,
     round_step,
 )
 from tandem_jax.loading import load_model
@@ -147,7 +148,8 @@ class MtpSteps:
             packed = pack_chunk(0, start, part, upcoming, 64, self.pages)
             self.state, out, _ = self.chunk_step(self.model.weights, self.state, packed)
         out = np.asarray(out)
-        return int(out[0]), out[1 : 1 + DEPTH].tolist(), out[1 + DEPTH :].view(np.float32)
+        head = read_head(out[1:], None)
+        return int(out[0]), head.tokens.tolist(), head.probs
 
     def verify(self, tree, length):
         """The result of a round whose root stands at position `length`."""

@@ -171,7 +171,7 @@ def load_parts(state: Mapping, parts: Mapping[str, object], name: str) -> None:
     try:
         for key, part in parts.items():
             part.load_dict(state[key])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         for key, part in parts.items():
             part.load_dict(before[key])
         raise ConfigError(f"the saved state of {name!r} is damaged: {error}") from error

@@ -55,15 +55,18 @@ def answer(request: Request, *, as_json: bool, echo_prompt: bool = False) -> Non
         llm = open_llm(
             request.model, request.drafting, max_context=request.max_context, progress=progress
         )
-        prompt_ids = llm.tokenizer.encode(request.prompt)
-        if as_json:
-            transcript = follow(llm, prompt_ids, request.params, lambda piece, source: None)
-        else:
-            transcript = _streamed(llm, request, prompt_ids, echo_prompt=echo_prompt)
-        lossless = None
-        if request.verify:
-            lossless = llm.verify_lossless(request.prompt, request.params).lossless
-    facts = llm.describe()
+        try:
+            prompt_ids = llm.tokenizer.encode(request.prompt)
+            if as_json:
+                transcript = follow(llm, prompt_ids, request.params, lambda piece, source: None)
+            else:
+                transcript = _streamed(llm, request, prompt_ids, echo_prompt=echo_prompt)
+            lossless = None
+            if request.verify:
+                lossless = llm.verify_lossless(request.prompt, request.params).lossless
+            facts = llm.describe()
+        finally:
+            llm.close()  # what was learned is kept, however the answer ended
     if as_json:
         print_json(_record(request, transcript, facts, lossless))
     else:

@@ -34,6 +34,7 @@ class FakeLLM:
 
     model_name, drafter_name, max_context = "fake", "lookup", N_CTX
     opened: ClassVar[list] = []  # constructor calls of this test
+    closed = 0  # how many were closed
     lossless = True
 
     def __init__(self, model, *, warmup=True, progress=None, **options):
@@ -43,7 +44,6 @@ class FakeLLM:
         for done in range(3):
             progress("loading", done, 2)
         self.tokenizer = ByteTokenizer()
-        self.closed = 0
 
     def encode_chat(self, messages, **template_kwargs):
         self.messages = messages
@@ -61,7 +61,7 @@ class FakeLLM:
             yield event(tokens, sources[-len(tokens) :], rows=8, last=last)
 
     def close(self):
-        self.closed += 1
+        FakeLLM.closed += 1
 
     def verify_lossless(self, prompt, params):
         return SimpleNamespace(lossless=self.lossless)
@@ -96,6 +96,7 @@ def fake_llm(monkeypatch):
     """The class, in the place of the real one; its class attributes are reset."""
     monkeypatch.setitem(vars(tandem_jax), "LLM", FakeLLM)
     monkeypatch.setattr(FakeLLM, "opened", [])
+    monkeypatch.setattr(FakeLLM, "closed", 0)
     return FakeLLM
 
 

@@ -74,3 +74,21 @@ def test_options_reach_the_model(tandem, fake_llm, command):
     first = {"model": "nano", "drafter": "mtp", "draft_model": None, "tap": None}
     second = {"model": "mini", "drafter": "auto", "draft_model": "mini-b8", "tap": "entry"}
     assert fake_llm.opened == [unset | first, unset | second | {"policy": "fixed8"}]
+
+
+def test_the_model_is_closed_however_the_answer_ends(tandem, fake_llm, monkeypatch):
+    """Closing is what keeps the lessons of a policy and lets go of the stores."""
+    tandem("generate", "-p", "a")
+    tandem("generate", "-p", "a", "--json")
+    tandem("demo")
+    tandem("chat", stdin="hello\n/quit\n")
+    assert fake_llm.closed == len(fake_llm.opened) == 4
+    assert tandem("generate", "-p", "a" * 5000).exit_code == 2  # longer than the context
+    assert fake_llm.closed == 5
+
+    def interrupted(self, prompt_ids, params):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fake_llm, "stream_ids", interrupted)
+    assert tandem("generate", "-p", "a").exit_code == 130
+    assert fake_llm.closed == 6
